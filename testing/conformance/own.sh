@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Starts the server of one test class, for the Java agent, with the properties that the test has set. Not to be called by hand.
-#   own.sh DIR      DIR/properties.xml has the properties; data and logs go into DIR; files that are in DIR/data stay
+#   own.sh DIR SERVERS     DIR/properties.xml has the properties; data and logs go into DIR; files that are in DIR/data stay
 # Prints the addresses, then "ready". The server ends with standard input; "kill" there is SIGKILL.
-# CONFORMANCE_SERVER   halcyon (default), or hbase for a real HBase 2.6.4
+# CONFORMANCE_SERVER   halcyon (default), hbase for a real HBase 2.6.4, or cluster: a master and SERVERS region servers of Halcyon on the
+#                      ZooKeeper and the HDFS of CLUSTER_DIR
 # HALCYON, CONFORMANCE_CACHE, CONFORMANCE_HOST (the class path of the JVM for coprocessors) are set by run.sh
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -11,18 +12,23 @@ DIR="$1"
 . "$HERE/../compat/server.sh"
 HALCYON_HBASE_LIB="$CONFORMANCE_CACHE/lib"
 . "$HERE/../compat/hbase.sh"
-if [ "${CONFORMANCE_SERVER:-halcyon}" = hbase ]; then
+CONFORMANCE_SERVER="${CONFORMANCE_SERVER:-halcyon}"
+if [ "$CONFORMANCE_SERVER" = hbase ]; then
   trap hbase_kill EXIT
   HBASE_SITE="$DIR/properties.xml" hbase_start "$DIR/hbase" "$DIR/data"
   echo "zookeeper $HBASE_ZK"
   echo "master 127.0.0.1:$(sed -n 's/.*<name>hbase.master.port<.name><value>\([0-9]*\)<.*/\1/p' "$DIR/hbase/conf/hbase-site.xml")"
+elif [ "$CONFORMANCE_SERVER" = cluster ]; then
+  . "$HERE/cluster.sh"
+  trap servers_kill EXIT
+  servers_start "$DIR" "$2"
 else
   trap server_kill EXIT
   mkdir -p "$DIR/conf"
   {
     echo '<configuration>'
     cat "$DIR/properties.xml"
-    [ -z "${CONFORMANCE_HOST:-}" ] || echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
+    [ "${CONFORMANCE_HOST:-none}" = none ] || echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
     echo '</configuration>'
   } > "$DIR/conf/hbase-site.xml"
   # Coprocessors of masters and the like do not run; only the tests that need them fail.
@@ -36,3 +42,4 @@ fi
 echo ready
 read -r order || order=stop
 [ "$order" = kill ] || [ -z "$SERVER_PID" ] || server_stop
+[ "$order" = kill ] || [ "$CONFORMANCE_SERVER" != cluster ] || servers_stop

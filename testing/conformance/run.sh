@@ -12,8 +12,9 @@
 # --root ADDRESS     the server's root directory, for tests that read it; known of a server that this script starts
 # --known FILE       the known failures, default known-failures.txt
 # --without-known    known failures are not run at all: some of them hold up those that follow
-# CONFORMANCE_SERVER with --own: halcyon (default), or hbase for a real HBase 2.6.4
-# CONFORMANCE_HOST   with --own: the class path of Halcyon's JVM for coprocessors, default none
+# CONFORMANCE_SERVER with --own: halcyon (default), hbase for a real HBase 2.6.4, or cluster for a master of Halcyon with as many region
+#                    servers as the class asks for, on the ZooKeeper and the HDFS of ../cluster/cluster.sh, which this script starts
+# CONFORMANCE_HOST   with --own: the class path of Halcyon's JVM for coprocessors, default this tree's and the jars of the tests; "none": no JVM
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # CONFORMANCE_CACHE  where the jars and the agent stay between runs, default ~/.cache/halcyon/conformance-2.6.4
 # RUN_DIR            results and logs, default a fresh directory that is removed after success
@@ -63,6 +64,7 @@ RESULTS="$DIR/results.tsv"
 finish() {
   local code=$?
   server_kill
+  [ "${CONFORMANCE_SERVER:-}" != cluster ] || CLUSTER_DIR="$DIR/cluster" "$HERE/../cluster/cluster.sh" down
   if [ $code -eq 0 ] && [ -z "$KEEP" ]; then rm -rf "$DIR"; else echo "results and logs are in $DIR" >&2; fi
 }
 trap finish EXIT
@@ -75,15 +77,26 @@ if [ ! -e "$CACHE/agent.jar" ] || [ -n "$(find "$HERE/src" -newer "$CACHE/agent.
   jar cfm "$CACHE/agent.new" "$CACHE/manifest" -C "$CACHE/classes" .
   mv "$CACHE/agent.new" "$CACHE/agent.jar"
 fi
+if [ -n "$OWN" ] && [ -z "${CONFORMANCE_HOST:-}" ]; then
+  HBASE_LIB="$CACHE/lib"
+  . "$HERE/../compat/coprocessor-host.sh"
+  coprocessor_host "$DIR/coprocessor-host"
+  CONFORMANCE_HOST="$COPROCESSOR_HOST_JAR:$CACHE/lib/*"
+fi
 SERVER_TESTS="$(find "$CACHE/lib" -name 'hbase-server-*-tests.jar')"
 
-export HALCYON CONFORMANCE_CACHE="$CACHE" CONFORMANCE_SERVER CONFORMANCE_HOST
+export HALCYON CONFORMANCE_CACHE="$CACHE" CONFORMANCE_SERVER CONFORMANCE_HOST="${CONFORMANCE_HOST:-}"
 if [ -z "$ZK$REGISTRY$OWN" ]; then
   [ -x "$HALCYON" ] || { echo "no server at $HALCYON: make build" >&2; exit 66; }
   SERVER_MEMORY="${SERVER_MEMORY:-1g}" server_start "$DIR/data" "$DIR/server.log"
   [ -n "$ROOT${HALCYON_TEST_ROOT:-}" ] || ROOT="file://$DIR/data"
 fi
 [ -n "$MASTER" ] || MASTER=127.0.0.1:1 # never the default port, where another server may listen
+
+if [ "${CONFORMANCE_SERVER:-}" = cluster ]; then
+  export CLUSTER_DIR="$DIR/cluster"
+  "$HERE/../cluster/cluster.sh" up --memory --seconds 7200 --owner $$ > /dev/null
+fi
 
 # What a client's hbase-site.xml and log4j.properties would be: some tests copy the first about.
 mkdir -p "$DIR/conf"
@@ -104,9 +117,18 @@ mkdir -p "$DIR/conf"
   done
   echo '</configuration>'
 } > "$DIR/conf/hbase-site.xml"
-if [ -n "$OWN" ]; then # the site file of HBase's own builds
+if [ -n "$OWN" ]; then # what tests may rely on of the site file of HBase's own builds, which is in no jar
   mkdir -p "$DIR/site"
-  unzip -qp "$SERVER_TESTS" override-hbase-site.xml > "$DIR/site/hbase-site.xml"
+  {
+    echo '<configuration>'
+    for property in hbase.defaults.for.version.skip=true hbase.regionserver.msginterval=100 hbase.server.thread.wakefrequency=100 \
+      hbase.regionserver.handler.count=3 hbase.regionserver.metahandler.count=3 hbase.master.handler.count=7 \
+      hbase.regionserver.compaction.check.period=1000 hbase.regionserver.flush.check.period=1000 hbase.hregion.max.filesize=67108864 \
+      hbase.table.sanity.checks=false hbase.loadincremental.threads.max=1 hbase.ipc.client.fallback-to-simple-auth-allowed=true; do
+      echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
+    done
+    echo '</configuration>'
+  } > "$DIR/site/hbase-site.xml"
 fi
 cat > "$DIR/conf/log4j.properties" <<'LOG'
 log4j.rootLogger=WARN,C

@@ -141,8 +141,8 @@ impl Master {
             self.core.cluster.coordination.set_draining(server, true)?;
             info!(%server, offload, "a region server is decommissioned");
         }
+        self.wait_for_draining(servers, true);
         if offload {
-            self.wait_for_draining(servers);
             for region in regions_at(&self.core, servers) {
                 let transit = TransitRegion::new(region, RegionAction::Move, false);
                 drop(self.engine.submit(Box::new(transit), Submission::default()));
@@ -151,13 +151,14 @@ impl Master {
         Ok(())
     }
 
-    /// The news goes by way of the coordination service. Without it, regions would move from one of the servers to another.
-    fn wait_for_draining(&self, servers: &[ServerName]) {
+    /// The news goes by way of the coordination service. Without it, regions would move from one of the servers to another, and a client
+    /// that asks would not see what it has done.
+    fn wait_for_draining(&self, servers: &[ServerName], is_draining: bool) {
         const PAUSE: Duration = Duration::from_millis(10);
         const PAUSES_MAX: u32 = 200;
         for _ in 0..PAUSES_MAX {
             let draining = self.core.cluster.servers.draining();
-            if servers.iter().all(|server| draining.contains(server)) {
+            if servers.iter().all(|server| draining.contains(server) == is_draining) {
                 return;
             }
             self.core.env.clock.sleep(PAUSE);
@@ -167,6 +168,7 @@ impl Master {
     /// Lets a server get regions again, and moves these there.
     pub(crate) fn recommission(&self, server: &ServerName, regions: Vec<RegionInfo>) -> Result<()> {
         self.core.cluster.coordination.set_draining(server, false)?;
+        self.wait_for_draining(std::slice::from_ref(server), false);
         info!(%server, regions = regions.len(), "a region server gets regions again");
         for region in regions {
             let transit = TransitRegion::to(region, server.clone());

@@ -171,14 +171,61 @@ pub(crate) fn fit_replicas(core: &MasterState) -> Result<()> {
             result = Err(error);
         }
     }
-    if open != before {
+    result.and(replicas_opened(core, &before, open))
+}
+
+fn replicas_opened(
+    core: &MasterState,
+    before: &BTreeMap<i32, ServerName>,
+    open: BTreeMap<i32, ServerName>,
+) -> Result<()> {
+    if open != *before {
         info!(replicas = ?open, "copies of hbase:meta");
     }
     *core.meta_replicas.write() = open.clone();
     if let Some(callback) = &*core.meta_replicas_callback.lock() {
         callback(&open);
     }
-    result.and(core.cluster.coordination.meta_replicas_opened(&open))
+    core.cluster.coordination.meta_replicas_opened(&open)
+}
+
+/// Closes a copy of `hbase:meta` where it was, and opens it elsewhere. Nothing happens if it is at another server than `from`.
+/// May run twice. *Blocking*.
+pub(crate) fn move_replica(
+    core: &MasterState,
+    copy: &RegionInfo,
+    from: Option<&ServerName>,
+    to: Option<&ServerName>,
+) -> Result<()> {
+    let _one_at_a_time = core.meta_replicas_changing.lock();
+    let (number, before) = (copy.replica_id(), core.meta_replicas.read().clone());
+    let descriptor = core.meta_descriptor.read().clone();
+    let is_wanted = number < descriptor.region_replication();
+    if !is_wanted || before.get(&number).is_some_and(|here| from != Some(here)) {
+        return Ok(());
+    }
+    let others = before.iter().filter(|(other, _)| **other != number).map(|(_, server)| server.clone());
+    let others: Vec<ServerName> = others.chain([core.meta_server()]).collect();
+    let mut chooser = Chooser::new(core)?;
+    if let Some(from) = from {
+        chooser = chooser.without(from);
+    }
+    let server = chooser.choose(&core.scope_of(&TableName::META), to, None, &others)?;
+    let mut open = before.clone();
+    if let Some(here) = open.remove(&number) {
+        if here == server {
+            return Ok(());
+        }
+        if let Some(api) = core.cluster.servers.get(&here) {
+            let destination = Some(server.clone());
+            api.close_region(&CloseRegionRequest { region: copy.clone(), abort: false, destination })?;
+        }
+        replicas_opened(core, &before, open.clone())?;
+    }
+    open_replica(core, &descriptor, copy, &server)?;
+    let closed = open.clone();
+    open.insert(number, server);
+    replicas_opened(core, &closed, open)
 }
 
 fn open_replica(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::MobChoreSettings;
+use halcyon_master::{MobAdminService, MobChoreSettings};
 use halcyon_proto::pb;
 use halcyon_schema::{MobFileName, MobFileRefs, RegionInfo, layout};
 
@@ -151,4 +151,23 @@ fn a_snapshot_that_lacks_a_mob_file_is_refused() {
         "{error:?}"
     );
     c.check();
+}
+
+/// `update_all_config` of the shell asks masters, too; an error there would hide that region servers have done it.
+#[test]
+fn a_master_can_be_asked_to_read_its_configuration_again() {
+    let c = start(&SimFileSystem::new(), 1);
+    let admin = MobAdminService::new(c.master.clone()).unwrap();
+    answer::<pb::UpdateConfigurationResponse>(
+        &admin,
+        "UpdateConfiguration",
+        &pb::UpdateConfigurationRequest {},
+    )
+    .unwrap();
+    let other = answer::<pb::StopServerResponse>(
+        &admin,
+        "StopServer",
+        &pb::StopServerRequest { reason: String::new() },
+    );
+    assert!(other.is_err());
 }

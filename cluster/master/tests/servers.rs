@@ -619,6 +619,13 @@ fn a_new_server_gets_its_share_and_a_drained_one_none() {
     let _: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default());
     c.quiet();
     assert!(c.servers.regions_at(&meta) >= 2);
+
+    let request = pb::DecommissionRegionServersRequest { server_name: vec![name(2).to_pb()], offload: false };
+    let _: pb::DecommissionRegionServersResponse = c.call("DecommissionRegionServers", &request);
+    assert_eq!(c.servers.state.lock().draining.len(), 1);
+    c.die(&name(2));
+    c.quiet();
+    assert_eq!(c.servers.state.lock().draining, BTreeSet::new(), "it is forgotten with its death");
 }
 
 /// The server with the fewest regions was asked again and again.
@@ -800,6 +807,16 @@ fn copies_of_meta_follow_its_descriptor() {
     };
     let three = alter(3);
     assert_eq!((three.len(), at_servers()), (2, three.clone()));
+    // One is moved by its encoded name, to any other server.
+    let copy = RegionInfo::meta().replica(2);
+    let region = pb::RegionSpecifier { r#type: 2, value: copy.encoded_name().as_bytes().to_vec().into() };
+    let request = pb::MoveRegionRequest { region, dest_server_name: None };
+    let _: pb::MoveRegionResponse = c.call("MoveRegion", &request);
+    c.quiet();
+    let moved = c.servers.state.lock().meta_replicas.clone();
+    assert!(moved[&1] == three[&1] && moved[&2] != three[&2], "{three:?} {moved:?}");
+    assert_eq!(at_servers(), moved);
+    let three = moved;
     let meta = c.servers.state.lock().meta.clone().unwrap();
     assert!(three[&1] != three[&2] && three.values().all(|server| *server != meta));
     c.die(&three[&1]);

@@ -235,6 +235,14 @@ fn refusals_come_as_in_hbase() {
     assert_eq!(class(response), "NamespaceNotFoundException");
     let response: Result<pb::EnableTableResponse, _> = c.call("EnableTable", &enable("t"));
     assert_eq!(class(response), "TableNotDisabledException");
+    let peer = pb::RemoveReplicationPeerRequest { peer_id: "p".into() };
+    let remove = || c.call::<pb::RemoveReplicationPeerResponse>("RemoveReplicationPeer", &peer);
+    let result = c.wait(remove().unwrap().proc_id());
+    assert_eq!(class(result), "ReplicationPeerNotFoundException");
+    let off = pb::ReplicationPeerModificationSwitchRequest { on: false };
+    c.call::<pb::ReplicationPeerModificationSwitchResponse>("ReplicationPeerModificationSwitch", &off)
+        .unwrap();
+    assert_eq!(remove().unwrap_err().message, "Replication peer modification disabled");
 }
 
 #[test]

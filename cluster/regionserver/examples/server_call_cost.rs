@@ -50,6 +50,7 @@ impl Bench {
             timeout: None,
             is_traced: false,
             received_ns: 0,
+            attributes: Vec::new(),
             connection: self.connection.clone(),
         })
     }

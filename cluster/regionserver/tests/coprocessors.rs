@@ -65,6 +65,30 @@ fn a_jvm_that_ends_at_its_start_is_told_of() {
     }
 }
 
+/// A table without coprocessors needs the JVM only for filters of classes that are there.
+#[test]
+fn a_filter_of_another_class_is_for_the_jvm() {
+    let mut settings: RegionServerSettings = settings();
+    settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
+    settings.coprocessors.host_java = "/nowhere/java".to_string();
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    lab.server.host_coprocessors(JvmSurroundings::default()).unwrap();
+    lab.put("r", "q", "v");
+    assert_eq!(lab.row("r"), ["v"]);
+    let other = pb::Filter { name: "org.x.Filter".to_string(), serialized_filter: None };
+    let own = pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter".to_string(),
+        serialized_filter: None,
+    };
+    let with = |filter: &pb::Filter| pb::Get { filter: Some(filter.clone()), ..get("r") };
+    lab.get(with(&own)).unwrap();
+    let scan = lab.open(1, pb::Scan { filter: Some(other.clone()), ..Default::default() });
+    let errors = [lab.get(with(&other)).map(drop), lab.scan(&scan).map(drop)];
+    for error in errors.map(Result::unwrap_err) {
+        assert!(error.message.contains("the JVM of coprocessors is not running"), "{error:?}");
+    }
+}
+
 #[test]
 fn without_the_setting_a_region_does_not_open() {
     let lab = Lab::with(SimFileSystem::new(), settings());

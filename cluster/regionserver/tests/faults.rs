@@ -93,6 +93,7 @@ impl Site {
             timeout: Some(PATIENCE),
             is_traced: false,
             received_ns: 0,
+            attributes: Vec::new(),
             connection: connection(Some(Codec::KeyValue), Some((2, 6))),
         };
         let _context = self.runtime.enter();

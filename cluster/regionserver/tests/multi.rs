@@ -100,6 +100,11 @@ fn regions_say_how_loaded_they_are_if_the_server_is_told_to() {
     lab.put("b", "q", &"x".repeat(1 << 20));
     let after = load(&lab);
     assert!(before < 25 && (25..100).contains(&after), "{before} {after}");
+    // What the call itself has written counts.
+    let mut told = common::settings();
+    told.region_statistics = true;
+    told.region.flush_size_bytes = 512;
+    assert!(load(&Lab::with(halcyon_env::sim::SimFileSystem::new(), told)) > 0);
 }
 
 #[test]

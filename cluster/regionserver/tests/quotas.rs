@@ -11,10 +11,11 @@ use halcyon_contract::{ALL_REGION_SERVERS, QuotaSource, QuotaSubject, QuotaView}
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_regionserver::QuotaSettings;
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{Call, RpcError, Service};
 use halcyon_schema::TableName;
 use parking_lot::Mutex;
 use pb::mutation_proto::MutationType;
+use prost::Message;
 
 /// What the master would say.
 struct Source(Mutex<QuotaView>);
@@ -132,6 +133,27 @@ fn each_subject_limits_and_the_most_special_one_of_a_user_counts() {
     let limited = Limited::new(&[(special, requests(3)), (QuotaSubject::User(user()), requests(1))]);
     (0..3).for_each(|_| limited.get().unwrap());
     assert!(limited.get().is_err());
+}
+
+/// A proxy that speaks for many users names the one whose quotas count, in an attribute of each request.
+#[test]
+fn a_request_can_count_for_another_user() {
+    let other = QuotaSubject::User("other".to_string());
+    let mut settings = QuotaSettings::default();
+    (settings.enabled, settings.user_override) = (true, "for".to_string());
+    let limited = Limited::with(&[(other, requests(1))], settings);
+    let request = pb::GetRequest { region: limited.lab.specifier(), get: get("r") };
+    let get_for = |user: &'static str| {
+        let attribute = pb::NameBytesPair { name: "for".into(), value: Some(user.into()) };
+        let call = limited.lab.raw_call("Get", request.encode_to_vec().into(), Vec::new());
+        let call = Call { attributes: vec![attribute], ..call };
+        let _context = limited.lab.runtime.enter();
+        limited.lab.finish(&limited.lab.client, limited.lab.client.call(call)).map(|_| ())
+    };
+    get_for("other").unwrap();
+    assert_eq!(class(get_for("other")), "RpcThrottlingException");
+    (0..3).for_each(|_| get_for("another").unwrap());
+    (0..3).for_each(|_| limited.get().unwrap());
 }
 
 #[test]

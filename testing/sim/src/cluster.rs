@@ -646,6 +646,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         timeout: None,
         is_traced: false,
         received_ns: 0,
+        attributes: Vec::new(),
         connection,
     }
 }

@@ -233,8 +233,8 @@ impl MasterCoordination for Services {
         Vec::new()
     }
 
-    fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {
-        not_simulated()
+    fn set_draining(&self, _: &ServerName, is_draining: bool) -> Result<()> {
+        if is_draining { not_simulated() } else { Ok(()) }
     }
 }
 

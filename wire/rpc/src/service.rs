@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
+use halcyon_proto::pb;
 
 use crate::{CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms};
 
@@ -103,6 +104,8 @@ pub struct Call {
     pub is_traced: bool,
     /// `Clock::monotonic_ns` when the frame was complete.
     pub received_ns: u64,
+    /// What the client says of this request (HBase: `Table.getRequestAttributes`).
+    pub attributes: Vec<pb::NameBytesPair>,
     pub connection: Arc<Connection>,
 }
 

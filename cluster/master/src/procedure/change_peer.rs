@@ -12,7 +12,6 @@ use prost::Message;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::peers;
 use crate::state::MasterState;
-use crate::switches::Switch;
 
 pub(super) const KIND: &str = "change_peer";
 
@@ -84,9 +83,6 @@ impl Procedure for ChangePeer {
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         peers::sources(core)?;
-        if !core.switches.lock().get(Switch::ReplicationPeerModification) {
-            return Err(RpcError::do_not_retry("Replication peer modification disabled"));
-        }
         let before = core.peers.get(&self.id);
         if self.change() == PeerChange::Add {
             peers::check_id(&self.id)?;

@@ -108,6 +108,10 @@ impl HasSteps for ServerCrash {
 
 impl ServerCrash {
     fn split_meta(&mut self, core: &MasterState) -> Result<()> {
+        // A decommissioned server is forgotten with its death (HBASE-24208). Its name never comes again, so this may fail.
+        if let Err(error) = core.cluster.coordination.set_draining(&self.server, false) {
+            warn!(server = %self.server, %error, "a dead server stays decommissioned");
+        }
         self.split(core, Logs::Meta)
     }
 

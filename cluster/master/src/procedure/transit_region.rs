@@ -142,13 +142,20 @@ impl Procedure for TransitRegion {
         if let Some(row) = self.row.take() {
             core.adopt(&self.region, row); // nothing is written: meta has it
         }
+        if self.is_copy_of_meta() {
+            self.from = core.meta_replicas.read().get(&self.region.replica_id()).cloned();
+            return match self.action {
+                RegionAction::Move if !core.cluster.servers.is_one_process() => Ok(()),
+                RegionAction::Move => {
+                    Err(RpcError::do_not_retry("Replicas of hbase:meta stay where the master is"))
+                }
+                _ => Err(RpcError::do_not_retry(
+                    "Replicas of hbase:meta are open as long as its descriptor asks for them",
+                )),
+            };
+        }
         if let Place::At(server) = core.place_of(&self.region) {
             self.from = Some(server);
-        }
-        if self.region.is_meta() && self.region.is_secondary() {
-            return Err(RpcError::do_not_retry(
-                "Replicas of hbase:meta are not moved; the master opens them elsewhere when their server is gone",
-            ));
         }
         if self.region.is_meta() {
             return match self.action {
@@ -204,7 +211,14 @@ impl HasSteps for TransitRegion {
 }
 
 impl TransitRegion {
+    fn is_copy_of_meta(&self) -> bool {
+        self.region.is_meta() && self.region.is_secondary()
+    }
+
     fn close(&mut self, core: &MasterState) -> Result<()> {
+        if self.is_copy_of_meta() {
+            return Ok(()); // after it was opened
+        }
         if self.region.is_meta() {
             return meta_region::close(core, self.to.as_ref());
         }
@@ -213,6 +227,9 @@ impl TransitRegion {
     }
 
     fn open(&mut self, core: &MasterState) -> Result<()> {
+        if self.is_copy_of_meta() {
+            return meta_region::move_replica(core, &self.region, self.from.as_ref(), self.to.as_ref());
+        }
         let not_at = self.from.as_ref().filter(|_| self.action == RegionAction::Move);
         if self.region.is_meta() {
             return meta_region::open(core, not_at, self.to.as_ref());

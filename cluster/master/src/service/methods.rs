@@ -293,26 +293,36 @@ const METHODS: &[(&str, Handler)] = &[
     }),
     // Replication.
     ("AddReplicationPeer", |service, call| {
-        service.submit(call, peers::add, |id| pb::AddReplicationPeerResponse { proc_id: Some(id) })
+        service.submit(
+            call,
+            |request| peers::add(service.core(), request),
+            |id| pb::AddReplicationPeerResponse { proc_id: Some(id) },
+        )
     }),
     ("RemoveReplicationPeer", |service, call| {
-        let remove =
-            |request: pb::RemoveReplicationPeerRequest| peers::change(PeerChange::Remove, request.peer_id);
+        let remove = |request: pb::RemoveReplicationPeerRequest| {
+            peers::change(service.core(), PeerChange::Remove, request.peer_id)
+        };
         service.submit(call, remove, |id| pb::RemoveReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("EnableReplicationPeer", |service, call| {
-        let enable =
-            |request: pb::EnableReplicationPeerRequest| peers::change(PeerChange::Enable, request.peer_id);
+        let enable = |request: pb::EnableReplicationPeerRequest| {
+            peers::change(service.core(), PeerChange::Enable, request.peer_id)
+        };
         service.submit(call, enable, |id| pb::EnableReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("DisableReplicationPeer", |service, call| {
-        let disable =
-            |request: pb::DisableReplicationPeerRequest| peers::change(PeerChange::Disable, request.peer_id);
+        let disable = |request: pb::DisableReplicationPeerRequest| {
+            peers::change(service.core(), PeerChange::Disable, request.peer_id)
+        };
         service.submit(call, disable, |id| pb::DisableReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("UpdateReplicationPeerConfig", |service, call| {
-        service
-            .submit(call, peers::update, |id| pb::UpdateReplicationPeerConfigResponse { proc_id: Some(id) })
+        service.submit(
+            call,
+            |request| peers::update(service.core(), request),
+            |id| pb::UpdateReplicationPeerConfigResponse { proc_id: Some(id) },
+        )
     }),
     ("GetReplicationPeerConfig", |service, call| {
         ready(call, |request| peers::config(service.core(), request))

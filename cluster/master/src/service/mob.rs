@@ -1,6 +1,6 @@
-//! The two methods of `AdminService` that clients ask of the master of a cluster: `CompactType.MOB` of `compact`,
-//! `majorCompact` and `getCompactionState` (HBase: `MasterRpcServices.compactRegion`, `getRegionInfo`). In a process with its
-//! region server that one answers.
+//! The methods of `AdminService` that clients ask of the master of a cluster: `CompactType.MOB` of `compact`,
+//! `majorCompact` and `getCompactionState` (HBase: `MasterRpcServices.compactRegion`, `getRegionInfo`), and `updateConfiguration`. In a
+//! process with its region server that one answers.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use halcyon_proto::pb::get_region_info_response::CompactionState;
 use halcyon_proto::pb::region_specifier::RegionSpecifierType;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
 use halcyon_schema::{RegionInfo, TableName, parse_region_name};
+use tracing::info;
 
 use super::work::Workers;
 use super::{Answer, audit_change, decode};
@@ -51,6 +52,14 @@ impl MobAdminService {
                         ..Default::default()
                     }))
                 })
+            }
+            // All settings of a master need its restart. The call is no error: `update_all_config` makes it to each server in turn.
+            "UpdateConfiguration" => {
+                audit_change(call);
+                info!(
+                    "settings of a master are read when it starts; the request to read them again changes nothing"
+                );
+                Ok(Outcome::Ready(Ok(Reply::message(&pb::UpdateConfigurationResponse::default()))))
             }
             other => Err(RpcError::unknown_method(other)),
         }

@@ -176,7 +176,17 @@ fn refused(method: &str) -> RpcError {
 
 /// Since 2.0 the master refuses some requests by the result of their procedure (`ProcedurePrepareLatch`); the
 /// message then reaches the user without the class in front.
-const REFUSED_BY_RESULT: [&str; 4] = ["CreateTable", "DeleteTable", "truncateTable", "TruncateRegion"];
+const REFUSED_BY_RESULT: [&str; 9] = [
+    "CreateTable",
+    "DeleteTable",
+    "truncateTable",
+    "TruncateRegion",
+    "AddReplicationPeer",
+    "RemoveReplicationPeer",
+    "EnableReplicationPeer",
+    "DisableReplicationPeer",
+    "UpdateReplicationPeerConfig",
+];
 
 fn submission(call: &Call, nonce: (u64, u64)) -> Submission {
     Submission {

@@ -2,6 +2,7 @@
 
 use halcyon_contract::PeerDescription;
 use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
 use pb::replication_state::State;
 
 use super::{Answer, Request, procedures};
@@ -15,16 +16,27 @@ use crate::switches::Switch;
 /// What the classes of peers' procedures have in common.
 const CLASSES: &str = "org.apache.hadoop.hbase.master.replication.";
 
-pub(super) fn add(request: pb::AddReplicationPeerRequest) -> Answer<Request> {
+/// A switch that is off is the answer to the call (`HMaster.executePeerProcedure`); what else is wrong is the result of the procedure.
+fn check_switch(core: &MasterState) -> Answer<()> {
+    if core.switches.lock().get(Switch::ReplicationPeerModification) {
+        return Ok(());
+    }
+    Err(RpcError::do_not_retry("Replication peer modification disabled"))
+}
+
+pub(super) fn add(core: &MasterState, request: pb::AddReplicationPeerRequest) -> Answer<Request> {
+    check_switch(core)?;
     let is_enabled = request.peer_state.state() == State::Enabled;
     Ok((Box::new(ChangePeer::add(request.peer_id, request.peer_config, is_enabled)), (0, 0)))
 }
 
-pub(super) fn update(request: pb::UpdateReplicationPeerConfigRequest) -> Answer<Request> {
+pub(super) fn update(core: &MasterState, request: pb::UpdateReplicationPeerConfigRequest) -> Answer<Request> {
+    check_switch(core)?;
     Ok((Box::new(ChangePeer::update(request.peer_id, request.peer_config)), (0, 0)))
 }
 
-pub(super) fn change(change: PeerChange, id: String) -> Answer<Request> {
+pub(super) fn change(core: &MasterState, change: PeerChange, id: String) -> Answer<Request> {
+    check_switch(core)?;
     Ok((Box::new(ChangePeer::of(change, id)), (0, 0)))
 }
 

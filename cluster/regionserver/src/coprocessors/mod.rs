@@ -27,7 +27,7 @@ mod scans;
 mod write;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -68,11 +68,20 @@ pub fn decode_coprocessor_frame(bytes: Bytes) -> std::result::Result<usize, Stri
 pub(crate) struct RegionCoprocessors {
     /// By which the JVM calls the region.
     number: u64,
+    /// The region has no classes: the JVM reads it with filters that Halcyon does not have.
+    only_filters: bool,
     /// The JVM that has loaded them; 0: none.
     generation: AtomicU64,
     hooks: AtomicU64,
     loading: Mutex<()>,
     rows: row_locks::RowLocks,
+}
+
+impl RegionCoprocessors {
+    #[inline]
+    pub(crate) fn only_filters(&self) -> bool {
+        self.only_filters
+    }
 }
 
 /// Of one server. *Thread safety*: from any thread.
@@ -82,6 +91,8 @@ pub(crate) struct Coprocessors {
     pub(crate) pool: Arc<DiskPool>,
     pub(crate) scans: scans::HostedScans,
     numbers: AtomicU64,
+    /// A region with coprocessors was opened.
+    used: AtomicBool,
     regions: RwLock<HashMap<u64, Weak<OnlineRegion>>>,
     notes_count: AtomicU64,
     /// Tables whose classes override hooks that are not called; one warning for each is enough.
@@ -101,6 +112,7 @@ impl Coprocessors {
             pool: Arc::new(DiskPool::new(limits, env.clock.clone())),
             scans: scans::HostedScans::default(),
             numbers: AtomicU64::new(0),
+            used: AtomicBool::new(false),
             regions: RwLock::default(),
             notes_count: AtomicU64::new(0),
             warned: Mutex::default(),
@@ -111,17 +123,23 @@ impl Coprocessors {
         &self.jvm
     }
 
-    /// What a region that opens gets: nothing if all its coprocessors are built in. `Invalid` if there is no JVM for them.
+    /// What a region that opens gets: nothing if all its coprocessors are built in and there is no JVM. `Invalid` if there is no JVM
+    /// for them.
     pub(crate) fn of_table(&self, table: &TableDescriptor) -> Result<Option<Arc<RegionCoprocessors>>> {
-        let Some(class) = self.jvm.settings.hosted(table) else { return Ok(None) };
-        if !self.jvm.settings.has_host() {
+        let class = self.jvm.settings.hosted(table);
+        let only_filters = class.is_none();
+        if only_filters && (!self.jvm.settings.has_host() || table.name().is_system()) {
+            return Ok(None);
+        }
+        if let Some(class) = class.filter(|_| !self.jvm.settings.has_host()) {
             return Err(Error::invalid(format!(
                 "coprocessor {class} of table {} needs a JVM beside the server: set {COPROCESSOR_HOST}",
                 table.name()
             )));
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Some(Arc::new(RegionCoprocessors { number, ..RegionCoprocessors::default() })))
+        self.used.fetch_or(!only_filters, Ordering::Relaxed);
+        Ok(Some(Arc::new(RegionCoprocessors { number, only_filters, ..RegionCoprocessors::default() })))
     }
 
     /// The JVM may ask for the region from now on.
@@ -140,7 +158,7 @@ impl Coprocessors {
     /// Whether any region may have coprocessors.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
-        self.numbers.load(Ordering::Relaxed) > 0
+        self.used.load(Ordering::Relaxed)
     }
 
     fn has_regions(&self) -> bool {
@@ -161,7 +179,7 @@ fn schema(table: &TableDescriptor) -> Bytes {
 
 impl StoreFileListener for Jvm {
     fn store_files_changed(&self, online: &Arc<OnlineRegion>) {
-        if online.coprocessors.is_some()
+        if online.is_hosted()
             && let Some(server) = self.server()
         {
             server.note_flush(online);
@@ -203,7 +221,7 @@ impl RegionServer {
     /// Loads the coprocessors of a region that opens, if there is a JVM now; if there is none, the first call does it. The error of a
     /// class keeps the region closed. *Blocking*.
     pub(crate) fn load_coprocessors(&self, online: &Arc<OnlineRegion>) -> Result<()> {
-        let (Some(_), Some(server)) = (&online.coprocessors, self.coprocessors.jvm.server()) else {
+        let (true, Some(server)) = (online.is_hosted(), self.coprocessors.jvm.server()) else {
             return Ok(());
         };
         match Operation::begin(&server, online) {
@@ -225,6 +243,9 @@ impl RegionServer {
         else {
             return;
         };
+        if coprocessors.only_filters && coprocessors.generation.load(Ordering::Acquire) == 0 {
+            return; // the JVM never knew it
+        }
         self.coprocessors.scans.region_closing(online);
         if self.coprocessors.jvm.pid().is_some()
             && let Ok(mut operation) = Operation::connect(&server)

@@ -16,6 +16,7 @@ mod settings;
 mod space;
 mod throttle;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -145,19 +146,30 @@ impl Quotas {
         &self,
         online: &OnlineRegion,
         connection: &Connection,
+        attributes: &[pb::NameBytesPair],
         intent: Intent,
     ) -> Result<Option<OperationQuota>, RpcError> {
         if !self.is_limiting() {
             return Ok(None);
         }
-        self.begin_limited(online, connection, intent)
+        self.begin_limited(online, &self.user_of(connection, attributes), intent)
+    }
+
+    /// Whose quotas count for a call: the user whom its attribute names (`QuotaCache.getQuotaUserName`), else that of the connection.
+    fn user_of<'c>(&self, connection: &'c Connection, attributes: &'c [pb::NameBytesPair]) -> Cow<'c, str> {
+        let key = &self.settings.user_override;
+        let named = attributes.iter().find(|attribute| !key.is_empty() && attribute.name == *key);
+        match named.and_then(|attribute| attribute.value.as_deref()) {
+            Some(user) => String::from_utf8_lossy(user),
+            None => Cow::Borrowed(connection.user.as_deref().unwrap_or_default()),
+        }
     }
 
     #[cold]
     fn begin_limited(
         &self,
         online: &OnlineRegion,
-        connection: &Connection,
+        user: &str,
         intent: Intent,
     ) -> Result<Option<OperationQuota>, RpcError> {
         let table = online.region.table();
@@ -165,7 +177,7 @@ impl Quotas {
             return Ok(None);
         }
         let state = self.state.read().clone();
-        let limits = self.limits(&state, connection.user.as_deref().unwrap_or_default(), table.name());
+        let limits = self.limits(&state, user, table.name());
         if limits.subjects.is_empty() && limits.server.is_none() {
             return Ok(None);
         }
@@ -174,7 +186,7 @@ impl Quotas {
         let begun = OperationQuota::begin(limits, self.size_rules(), clock, intent, block_size);
         if let Err(error) = &begun {
             self.parts.counters.throttled.add(1);
-            tracing::debug!(user = connection.user, table = %table.name(), %error, "a call was throttled");
+            tracing::debug!(user, table = %table.name(), %error, "a call was throttled");
         }
         begun.map(Some)
     }

@@ -4,7 +4,9 @@ use std::time::Duration;
 use halcyon_cell::Result;
 use halcyon_proto::pb;
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Description, Flag, Millis, Number, OrNever, Positive, Section, Setting, settings};
+use halcyon_settings::{
+    Description, Flag, Millis, Number, OrNever, Positive, Section, Setting, Text, settings,
+};
 
 use super::rate_limiter::Refill;
 
@@ -28,6 +30,8 @@ pub struct QuotaSettings {
     is_fixed_interval: bool,
     /// `hbase.quota.rate.limiter.refill.interval.ms`
     refill_interval: Duration,
+    /// The attribute of a request that names the user whose quotas count for it; empty: none (`hbase.quota.user.override.key`).
+    pub user_override: String,
     /// Limits a second of users without quotas of their own (`hbase.quota.default.user.machine.*`).
     user_read_num: Option<u64>,
     user_read_size: Option<u64>,
@@ -57,6 +61,7 @@ impl Default for QuotaSettings {
             by_result_size: false,
             is_fixed_interval: false,
             refill_interval: Duration::from_secs(1),
+            user_override: String::new(),
             user_read_num: None,
             user_read_size: None,
             user_request_num: None,
@@ -134,6 +139,8 @@ const SETTINGS: &[Section<QuotaSettings>] = &[
                 "Whether reads count the bytes that they return, and not those of the blocks that they look at.";
             Restart, "hbase.quota.rate.limiter.refill.interval.ms", "ms", Millis, refill_interval,
                 "How often a `FixedIntervalRateLimiter` refills; at most a second.";
+            Restart, "hbase.quota.user.override.key", "attribute", Text, user_override,
+                "Name of an attribute of requests. A request that has it counts for the user whom it names, and not for the caller.";
             Restart, "hbase.quota.default.user.machine.read.num", "requests/s", OrNever<Number>, user_read_num,
                 "Reads of a user who has no quota. The following are such limits, too.";
             Restart, "hbase.quota.default.user.machine.read.size", "bytes/s", OrNever<Number>, user_read_size, "Read bytes.";

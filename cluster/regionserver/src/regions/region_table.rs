@@ -23,7 +23,7 @@ use crate::metrics::op_times::OpTable;
 /// A region and what the server keeps beside it.
 pub struct OnlineRegion {
     pub region: Arc<Region>,
-    /// Classes in the JVM; `None`: it has none, and nothing else is looked at.
+    /// Classes in the JVM, or what reads with filters of its classes need of it; `None`: there is no JVM, and nothing else is looked at.
     pub(crate) coprocessors: Option<Arc<RegionCoprocessors>>,
     /// Tags the answers to its calls.
     pub(crate) ops: Arc<OpTable>,
@@ -72,6 +72,20 @@ impl OnlineRegion {
             major_asked: AtomicBool::new(false),
             split_asked_ns: AtomicU64::new(0),
             endpoint_calls_count: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether it has coprocessors in the JVM.
+    #[inline]
+    pub(crate) fn is_hosted(&self) -> bool {
+        self.coprocessors.as_ref().is_some_and(|coprocessors| !coprocessors.only_filters())
+    }
+
+    /// Whether a read has to go through the JVM: the region has coprocessors, or `filter` is of a class that only the JVM has.
+    pub(crate) fn reads_hosted(&self, filter: Option<&pb::Filter>) -> bool {
+        self.coprocessors.as_ref().is_some_and(|coprocessors| {
+            !coprocessors.only_filters()
+                || filter.is_some_and(|filter| halcyon_filter::parse_filter(filter).is_err())
         })
     }
 

@@ -38,11 +38,11 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(online) => online,
         Err(error) => return ready(Err(error)),
     };
-    let quota = match server.quotas.begin(&online, &call.connection, Intent::GET) {
+    let quota = match server.quotas.begin(&online, &call.connection, &call.attributes, Intent::GET) {
         Ok(quota) => quota,
         Err(error) => return ready(Err(error)),
     };
-    if online.coprocessors.is_some() {
+    if online.reads_hosted(request.get.filter.as_ref()) {
         return hosted::get(server, online, request.get, call, codec, quota);
     }
     let counts = quota.is_some();

@@ -52,6 +52,7 @@ pub(super) struct Run {
     /// Something was written.
     pub(super) wrote: bool,
     terms: Terms,
+    attributes: Vec<pb::NameBytesPair>,
     /// It would keep the thread that received it for too long.
     is_large: bool,
     /// A write that was waited for has failed.
@@ -123,6 +124,12 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     reply.map(|reply| Reply { reservation, ..reply })
 }
 
+/// Whether the region has coprocessors, or a get has a filter of a class that only their JVM has.
+fn is_hosted(online: &OnlineRegion, action: &pb::RegionAction) -> bool {
+    let reads_hosted = |get: &pb::Get| get.filter.is_some() && online.reads_hosted(get.filter.as_ref());
+    online.is_hosted() || action.action.iter().filter_map(|action| action.get.as_deref()).any(reads_hosted)
+}
+
 /// The step at hand cannot be done from memory; nothing of it was done.
 pub(super) struct NeedsDisk;
 
@@ -149,6 +156,7 @@ impl Run {
             unseen: false,
             wrote: false,
             is_large: bytes > INLINE_BYTES_MAX || actions_count > INLINE_ACTIONS_MAX,
+            attributes: std::mem::take(&mut call.attributes),
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
@@ -162,13 +170,13 @@ impl Run {
         })
     }
 
-    /// Whether a region of it has coprocessors in the JVM.
+    /// Whether a region of it needs the JVM of coprocessors.
     fn calls_coprocessors(&self) -> bool {
         let server = &self.server;
-        let is_hosted = |action: &pb::RegionAction| {
-            server.regions.find(&action.region).is_ok_and(|online| online.coprocessors.is_some())
+        let of_jvm = |action: &pb::RegionAction| {
+            server.regions.find(&action.region).is_ok_and(|online| is_hosted(&online, action))
         };
-        server.coprocessors.is_used() && self.actions.iter().any(is_hosted)
+        server.settings.coprocessors.has_host() && self.actions.iter().any(of_jvm)
     }
 
     /// Whether it changes something, and not only in meta.
@@ -237,27 +245,37 @@ impl Run {
             }
         };
         self.reply.set_secondary(online.region.is_secondary());
-        if self.server.settings.region_statistics {
-            self.reply.push_statistics(action.region.clone(), self.server.region_statistics(&online.region));
+        let done = self.action_of(&online, action, mode);
+        if done.is_ok() && self.server.settings.region_statistics {
+            self.reply.set_statistics(action.region.clone(), self.server.region_statistics(&online.region));
         }
+        done
+    }
+
+    fn action_of(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        action: &pb::RegionAction,
+        mode: ReadMode,
+    ) -> Result<(), NeedsDisk> {
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
-        if let Err(error) = self.begin_quota(&online, action, condition.is_some()) {
+        if let Err(error) = self.begin_quota(online, action, condition.is_some()) {
             self.skip_cells(action);
             self.reply.fail_action(&error);
             return Ok(());
         }
-        if online.coprocessors.is_some() {
+        if is_hosted(online, action) {
             if mode == ReadMode::CacheOnly {
                 return Err(NeedsDisk);
             }
-            self.hosted_region_action(&online, action, condition.as_ref());
+            self.hosted_region_action(online, action, condition.as_ref());
             return Ok(());
         }
         if condition.is_none() && !action.atomic() {
-            return self.separate_actions(&online, action, mode);
+            return self.separate_actions(online, action, mode);
         }
-        match self.together(&online, action, condition.as_ref(), mode) {
+        match self.together(online, action, condition.as_ref(), mode) {
             Ok(()) => {}
             Err(CallError::NeedsDisk) => return Err(NeedsDisk),
             Err(CallError::Failed(error)) => {
@@ -265,7 +283,7 @@ impl Run {
                 self.reply.fail_action(&error);
             }
         }
-        self.server.after_write(&online);
+        self.server.after_write(online);
         Ok(())
     }
 
@@ -292,7 +310,7 @@ impl Run {
             }
         }
         let intent = Intent::Batch { writes, reads, is_atomic };
-        self.quota = self.server.quotas.begin(online, &self.terms.connection, intent)?;
+        self.quota = self.server.quotas.begin(online, &self.terms.connection, &self.attributes, intent)?;
         Ok(())
     }
 

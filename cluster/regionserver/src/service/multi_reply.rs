@@ -137,11 +137,14 @@ impl MultiReply {
         }
     }
 
-    /// How loaded a region of the call is.
-    pub(super) fn push_statistics(&mut self, region: pb::RegionSpecifier, stats: pb::RegionLoadStats) {
-        if !self.statistics.region.contains(&region) {
-            self.statistics.region.push(region);
-            self.statistics.stat.push(stats);
+    /// How loaded a region of the call is now. Of several times the last counts.
+    pub(super) fn set_statistics(&mut self, region: pb::RegionSpecifier, stats: pb::RegionLoadStats) {
+        match self.statistics.region.iter().position(|known| *known == region) {
+            Some(at) => self.statistics.stat[at] = stats,
+            None => {
+                self.statistics.region.push(region);
+                self.statistics.stat.push(stats);
+            }
         }
     }
 
@@ -201,7 +204,7 @@ mod tests {
         let region = |name: &'static [u8]| pb::RegionSpecifier { r#type: 1, value: Bytes::from_static(name) };
         let stats = |load| pb::RegionLoadStats { mem_store_load: Some(load), ..Default::default() };
         for (name, load) in [(&b"a"[..], 7), (b"b", 8), (b"a", 9)] {
-            reply.push_statistics(region(name), stats(load));
+            reply.set_statistics(region(name), stats(load));
         }
         let reply = reply.into_reply(Some(true), true);
         let message = pb::MultiResponse::decode(reply.message.clone()).unwrap();
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(message.processed, Some(true));
         let statistics = message.region_statistics.as_ref().unwrap();
         assert_eq!(statistics.region, [region(b"a"), region(b"b")], "each region once");
-        assert_eq!(statistics.stat, [stats(7), stats(8)]);
+        assert_eq!(statistics.stat, [stats(9), stats(8)]);
         let [first, second, third] = &message.region_action_result[..] else { panic!("three actions") };
         let entries = &first.result_or_exception;
         assert_eq!(entries.iter().map(|e| e.index.unwrap()).collect::<Vec<_>>(), [1, 300, 2, 4, 5]);

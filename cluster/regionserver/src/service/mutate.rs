@@ -148,11 +148,11 @@ impl Request {
             convert::mutation(&request.mutation, &mut CellSource::new(std::mem::take(&mut call.cells)))?;
         let nonce =
             Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
-        let proto = online.coprocessors.is_some().then_some(request.mutation);
+        let proto = online.is_hosted().then_some(request.mutation);
         let (condition, codec) = (request.condition, call.connection.codec);
         let is_atomic = condition.is_some() || mutation.kind.returns_cells();
         let intent = Intent::Batch { writes: 1, reads: usize::from(is_atomic), is_atomic };
-        let mut quota = server.quotas.begin(&online, &call.connection, intent)?;
+        let mut quota = server.quotas.begin(&online, &call.connection, &call.attributes, intent)?;
         server.quotas.check_space(&online, &mutation)?;
         if let Some(quota) = &mut quota {
             quota.add_written(&mutation.cells);

@@ -137,7 +137,7 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         limits: Limits::new(server, call, &request),
         request,
     };
-    if opening.online.coprocessors.is_some() {
+    if opening.online.reads_hosted(opening.request.scan.as_ref().and_then(|scan| scan.filter.as_ref())) {
         let (online, request) = (opening.online.clone(), opening.request.clone());
         let own = move |request: pb::ScanRequest| {
             Opening { request, ..opening }.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)
@@ -236,7 +236,7 @@ impl RegionServer {
     ) -> Result<ScanQuota, RpcError> {
         let intent = Intent::Scan { history, result_bytes_max: self.settings.result_bytes_max };
         let only_closes = request.close_scanner() && request.number_of_rows.unwrap_or(0) == 0;
-        match self.quotas.begin(online, &call.connection, intent) {
+        match self.quotas.begin(online, &call.connection, &call.attributes, intent) {
             Err(_) if only_closes => Ok(None),
             begun => Ok(begun?.map(|quota| Arc::new(Mutex::new(quota)))),
         }

@@ -95,6 +95,7 @@ impl Lab {
             timeout: Some(Duration::from_secs(20)),
             is_traced: false,
             received_ns: self.clock.monotonic_ns(),
+            attributes: Vec::new(),
             connection: self.connection.clone(),
         }
     }

@@ -169,6 +169,7 @@ impl Calls {
             timeout,
             is_traced: false,
             received_ns: self.received_ns,
+            attributes: header.attribute,
             connection: Arc::clone(&self.agreed.connection),
         })
     }

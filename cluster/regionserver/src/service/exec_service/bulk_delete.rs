@@ -152,7 +152,7 @@ impl<'a> Deletes<'a> {
         }
         let markers_count: usize = self.batch.iter().map(|delete| delete.cells.len()).sum();
         let batch = std::mem::take(&mut self.batch);
-        if online.coprocessors.is_some() {
+        if online.is_hosted() {
             let message = pb::MutationProto {
                 mutate_type: Some(pb::mutation_proto::MutationType::Delete as i32),
                 timestamp: self.timestamp.map(|timestamp| timestamp as u64),

@@ -83,7 +83,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(call) => call,
         Err(error) => return ready(Err(error)),
     };
-    let is_hosted = call.online.coprocessors.is_some();
+    let is_hosted = call.online.is_hosted();
     let permit = match is_hosted.then(|| server.coprocessors.jvm().permit()).transpose() {
         Ok(permit) => permit,
         Err(error) => return ready(Err(error)),
@@ -121,7 +121,7 @@ impl EndpointCall {
         let online = server.regions.find(specifier)?;
         let is_own = |endpoint: &Endpoint| server.settings.coprocessors.has(online.region.table(), *endpoint);
         let endpoint = endpoint.filter(is_own);
-        if endpoint.is_none() && online.coprocessors.is_none() {
+        if endpoint.is_none() && !online.is_hosted() {
             let region = online.region.info().region_name().escape_ascii();
             return Err(no_such_service(&format!("{} in region {region}", call.service_name)));
         }

@@ -26,7 +26,7 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
         return Ok(answer(true));
     }
     let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
-    if call.online.coprocessors.is_some() {
+    if call.online.is_hosted() {
         let processed = with_hooks(call, &rows, mutations, conditions, nonce)?;
         return Ok(Answer { guard: guard.filter(|_| processed), ..answer(processed) });
     }

@@ -19,6 +19,7 @@ import javassist.expr.MethodCall;
 public final class Agent implements ClassFileTransformer {
   private static final String HTU = "org/apache/hadoop/hbase/HBaseTestingUtility";
   private static final String ZTU = "org/apache/hadoop/hbase/HBaseZKTestingUtility";
+  private static final String QTU = "org/apache/hadoop/hbase/quotas/ThrottleQuotaTestUtil";
 
   public static void premain(String args, Instrumentation inst) {
     inst.addTransformer(new Agent());
@@ -27,7 +28,7 @@ public final class Agent implements ClassFileTransformer {
   @Override
   public byte[] transform(ClassLoader loader, String name, Class<?> c, ProtectionDomain d,
     byte[] bytes) {
-    if (!HTU.equals(name) && !ZTU.equals(name)) {
+    if (!HTU.equals(name) && !ZTU.equals(name) && !QTU.equals(name)) {
       return null;
     }
     try {
@@ -35,7 +36,7 @@ public final class Agent implements ClassFileTransformer {
       pool.appendClassPath(new LoaderClassPath(loader));
       CtClass ct = pool.get(name.replace('/', '.'));
       for (CtMethod m : ct.getDeclaredMethods()) {
-        String body = HTU.equals(name) ? htu(m) : ztu(m);
+        String body = HTU.equals(name) ? htu(m) : ZTU.equals(name) ? ztu(m) : qtu(m);
         if (body != null) {
           m.setBody(body);
         } else if (HTU.equals(name) && m.getName().equals("createTable")) {
@@ -57,9 +58,9 @@ public final class Agent implements ClassFileTransformer {
   /** The new body of a method of HBaseTestingUtility; null leaves the method as it is. */
   private static String htu(CtMethod m) throws Exception {
     return switch (m.getName()) {
-      // the options of the overloads (number of servers, WAL directory) have no meaning here
-      case "startMiniCluster" -> returns("start(this)");
-      case "startMiniHBaseCluster" -> returns("startAgain(this)");
+      // the overloads call those with options
+      case "startMiniCluster" -> hasOptions(m) ? returns("start(this, $1.getNumRegionServers())") : null;
+      case "startMiniHBaseCluster" -> hasOptions(m) ? returns("startAgain(this, $1.getNumRegionServers())") : null;
       case "startMiniDFSCluster", "startMiniDFSClusterForTestWAL" -> "{" + call("local(this)") + "return " + call("dfs()") + "}";
       case "getDFSCluster" -> returns("dfs()");
       case "startMiniMapReduceCluster" ->
@@ -82,12 +83,27 @@ public final class Agent implements ClassFileTransformer {
     };
   }
 
+  private static boolean hasOptions(CtMethod m) throws Exception {
+    CtClass[] types = m.getParameterTypes();
+    return types.length == 1 && types[0].getSimpleName().equals("StartMiniClusterOption");
+  }
+
   /** The same for HBaseZKTestingUtility. */
   private static String ztu(CtMethod m) {
     return switch (m.getName()) {
       case "startMiniZKCluster" -> "{" + call("local(this)") + "return " + call("zk(this)") + "}";
       case "shutdownMiniZKCluster" -> "{}";
       case "getZkCluster" -> returns("zk(this)");
+      default -> null;
+    };
+  }
+
+  /** The same for ThrottleQuotaTestUtil. */
+  private static String qtu(CtMethod m) {
+    return switch (m.getName()) {
+      case "triggerCacheRefresh" -> "{" + call("readQuotas()") + "}";
+      case "clearQuotaCache" -> "{}";
+      case "waitMinuteQuota" -> "{" + internals(m) + "}"; // it turns the server's clock
       default -> null;
     };
   }

@@ -4,26 +4,23 @@ import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
 import org.apache.hadoop.hbase.Coprocessor;
 import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
-import org.apache.hadoop.hbase.MetaTableAccessor;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.ServerMetrics;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
-import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
@@ -33,15 +30,11 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
-import org.apache.hadoop.hbase.master.RegionState;
+import org.apache.hadoop.hbase.master.ServerManager;
 import org.apache.hadoop.hbase.master.TableStateManager;
-import org.apache.hadoop.hbase.master.assignment.AssignmentManager;
-import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
-import org.apache.hadoop.hbase.master.assignment.RegionStates;
+import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
-import org.apache.hadoop.hbase.regionserver.HStore;
-import org.apache.hadoop.hbase.regionserver.HStoreFile;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
@@ -114,16 +107,17 @@ public final class External {
     point(conf);
   }
 
-  public static MiniHBaseCluster start(HBaseTestingUtility u) throws Exception {
+  /** Where there is a cluster for each class, it has so many region servers. */
+  public static MiniHBaseCluster start(HBaseTestingUtility u, int regionServers) throws Exception {
     util = u;
     local(u);
     FileSystem.getLocal(u.getConfiguration());
     if (OwnServer.ON) {
       u.closeConnection(); // of a server before it, which a test that failed left
-      OwnServer.start(u, false);
-      return mini(u);
+      OwnServer.start(u, false, regionServers);
+    } else {
+      clean(u.getConfiguration());
     }
-    clean(u.getConfiguration());
     for (String m : u.getConfiguration().getStrings("hbase.coprocessor.master.classes", new String[0])) {
       // some classes only check that their observer was started
       step("start of " + m, () -> ((Coprocessor) Class.forName(m).getDeclaredConstructor()
@@ -141,13 +135,13 @@ public final class External {
   }
 
   /** Where a mini cluster has ZooKeeper and files of its own, it may be started on them again. */
-  public static MiniHBaseCluster startAgain(HBaseTestingUtility u) throws Exception {
+  public static MiniHBaseCluster startAgain(HBaseTestingUtility u, int regionServers) throws Exception {
     if (!OwnServer.ON) {
-      return start(u);
+      return start(u, regionServers);
     }
     util = u;
     local(u);
-    OwnServer.start(u, true);
+    OwnServer.start(u, true, regionServers);
     return mini(u);
   }
 
@@ -166,7 +160,7 @@ public final class External {
       internals("restartHBaseCluster");
     }
     u.closeConnection();
-    OwnServer.start(u, true);
+    OwnServer.start(u, true, 0);
   }
 
   /** A table with the endpoint that a test names for all regions: a server that is not the test's own has another configuration. */
@@ -283,7 +277,7 @@ public final class External {
     throw new AssertionError(r + " did not reach " + to);
   }
 
-  private static void pause() {
+  static void pause() {
     try {
       Thread.sleep(100);
     } catch (InterruptedException e) {
@@ -305,118 +299,6 @@ public final class External {
       mini.util = (HBaseTestingUtility) u;
       return mini;
     });
-  }
-
-  /** A region, with what the client API and its directory tell of it. */
-  static HRegion region(HBaseTestingUtility u, RegionInfo r) {
-    return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getRegionInfo" -> {
-          return r;
-        }
-        case "getTableDescriptor" -> {
-          return u.getAdmin().getDescriptor(r.getTable());
-        }
-        case "getStores" -> {
-          List<HStore> stores = new ArrayList<>();
-          for (byte[] family : u.getAdmin().getDescriptor(r.getTable()).getColumnFamilyNames()) {
-            stores.add(store(u, r, family));
-          }
-          return stores;
-        }
-        case "getStore" -> {
-          return store(u, r, i.getArgument(0));
-        }
-        case "getStoreFileList" -> {
-          List<String> names = new ArrayList<>();
-          for (byte[] family : (byte[][]) i.getRawArguments()[0]) {
-            storeFiles(u, r, family).forEach(f -> names.add(f.getPath().toString()));
-          }
-          return names;
-        }
-        case "waitForFlushesAndCompactions", "waitForFlushes", "waitForCompactions" -> {
-          return i.getMethod().getReturnType() == boolean.class ? true : null;
-        }
-        case "flush", "flushcache" -> {
-          u.getAdmin().flushRegion(r.getRegionName());
-          return null;
-        }
-        case "compact" -> {
-          compact(u, r, i.getArgument(0));
-          return null;
-        }
-        case "toString" -> {
-          return r.getRegionNameAsString();
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: HRegion." + i.getMethod().getName());
-        }
-      }
-    }));
-  }
-
-  private static void compact(HBaseTestingUtility u, RegionInfo r, boolean major) throws IOException {
-    if (!major) {
-      internals("HRegion.compact of what the server selects");
-    }
-    long before = u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName());
-    u.getAdmin().majorCompactRegion(r.getRegionName());
-    for (int i = 0; i < 300; i++) {
-      if (u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName()) > before
-        && u.getAdmin().getCompactionStateForRegion(r.getRegionName()) == CompactionState.NONE) {
-        return;
-      }
-      pause();
-    }
-    throw new AssertionError(r + " was not compacted");
-  }
-
-  /** A store, with what its directory tells of it. */
-  private static HStore store(HBaseTestingUtility u, RegionInfo r, byte[] family) {
-    return Mockito.mock(HStore.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getStorefilesCount" -> {
-          return storeFiles(u, r, family).size();
-        }
-        case "getStorefiles" -> {
-          return storeFiles(u, r, family);
-        }
-        case "getColumnFamilyDescriptor" -> {
-          return u.getAdmin().getDescriptor(r.getTable()).getColumnFamily(family);
-        }
-        case "getColumnFamilyName" -> {
-          return Bytes.toString(family);
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: HStore." + i.getMethod().getName());
-        }
-      }
-    }));
-  }
-
-  private static List<HStoreFile> storeFiles(HBaseTestingUtility u, RegionInfo r, byte[] family) throws IOException {
-    Path root = CommonFSUtils.getRootDir(u.getConfiguration());
-    Path dir = new Path(CommonFSUtils.getTableDir(root, r.getTable()), r.getEncodedName() + "/" + Bytes.toString(family));
-    FileSystem fs = dir.getFileSystem(u.getConfiguration());
-    List<HStoreFile> files = new ArrayList<>();
-    for (FileStatus f : fs.exists(dir) ? fs.listStatus(dir) : new FileStatus[0]) {
-      if (f.isFile() && !f.getPath().getName().startsWith(".")) {
-        files.add(Mockito.mock(HStoreFile.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-          switch (i.getMethod().getName()) {
-            case "getPath" -> {
-              return f.getPath();
-            }
-            case "toString" -> {
-              return f.getPath().toString();
-            }
-            default -> {
-              throw new AssumptionViolatedException("JVM internals: HStoreFile." + i.getMethod().getName());
-            }
-          }
-        })));
-      }
-    }
-    return files;
   }
 
   /** The server of a table's first region. */
@@ -445,23 +327,29 @@ public final class External {
           TableName t = i.getArguments().length == 1 ? (TableName) i.getArgument(0) : null;
           for (RegionInfo r : u.getAdmin().getRegions(sn)) {
             if (t == null || r.getTable().equals(t)) {
-              regions.add(region(u, r));
+              regions.add(Regions.region(u, r));
             }
           }
           return regions;
+        }
+        case "getConnection" -> {
+          return u.getConnection();
         }
         case "getOnlineRegion", "getRegion" -> {
           for (RegionInfo r : u.getAdmin().getRegions(sn)) {
             boolean same = i.getArgument(0) instanceof String name ? r.getEncodedName().equals(name)
               : Bytes.equals(r.getRegionName(), (byte[]) i.getArgument(0));
             if (same) {
-              return region(u, r);
+              return Regions.region(u, r);
             }
           }
           return null;
         }
         case "getCompactedHFilesDischarger" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server archives by itself
+        }
+        case "getRegionServerRpcQuotaManager" -> {
+          return rpcQuotas(u);
         }
         case "getNumberOfOnlineRegions" -> {
           return u.getAdmin().getRegions(sn).size();
@@ -475,6 +363,36 @@ public final class External {
         }
       }
     }));
+  }
+
+  /** Whether requests are limited. The quotas themselves the external server reads by itself. */
+  private static RegionServerRpcQuotaManager rpcQuotas(HBaseTestingUtility u) {
+    return Mockito.mock(RegionServerRpcQuotaManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "isRpcThrottleEnabled" -> {
+          return u.getAdmin().isRpcThrottleEnabled();
+        }
+        case "getQuotaCache" -> {
+          return Mockito.mock(i.getMethod().getReturnType(), Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+            if (!j.getMethod().getName().equals("triggerCacheRefresh")) {
+              internals("QuotaCache." + j.getMethod().getName());
+            }
+            return null;
+          }));
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: RegionServerRpcQuotaManager." + i.getMethod().getName());
+        }
+      }
+    }));
+  }
+
+  /** In the place of a wait for a server's cache of quotas. */
+  public static void readQuotas() throws InterruptedException {
+    if (!OwnServer.ON) {
+      internals("QuotaCache");
+    }
+    Thread.sleep(1000);
   }
 
   /** The master, with what the client API tells of it. */
@@ -495,6 +413,34 @@ public final class External {
         }
         case "getConnection" -> {
           return util.getConnection();
+        }
+        case "getZooKeeper" -> {
+          if (!OwnServer.ON) {
+            internals("HMaster.getZooKeeper");
+          }
+          return util.getZooKeeperWatcher();
+        }
+        case "getServerManager" -> {
+          return Mockito.mock(ServerManager.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+            Map<ServerName, ServerMetrics> live = util.getAdmin().getClusterMetrics(EnumSet.of(Option.LIVE_SERVERS)).getLiveServerMetrics();
+            switch (j.getMethod().getName()) {
+              case "getOnlineServers" -> {
+                return live;
+              }
+              case "getOnlineServersList" -> {
+                return new ArrayList<>(live.keySet());
+              }
+              case "isServerOnline" -> {
+                return live.containsKey(j.getArgument(0));
+              }
+              default -> {
+                throw new AssumptionViolatedException("JVM internals: ServerManager." + j.getMethod().getName());
+              }
+            }
+          }));
+        }
+        case "getLastMajorCompactionTimestamp" -> {
+          return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
         }
         case "getFileSystem" -> {
           if (!OwnServer.ON) {
@@ -528,7 +474,7 @@ public final class External {
             }));
         }
         case "getAssignmentManager" -> {
-          return assignments(util);
+          return Regions.assignments(util);
         }
         case "getTableStateManager" -> {
           return Mockito.mock(TableStateManager.class,
@@ -555,47 +501,6 @@ public final class External {
         }
       }
     }));
-  }
-
-  /** The states of regions, as hbase:meta has them. */
-  private static AssignmentManager assignments(HBaseTestingUtility u) {
-    RegionStates states = Mockito.mock(RegionStates.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getRegionByStateOfTable" -> {
-          return regionsByState(u, i.getArgument(0));
-        }
-        case "getRegionsOfTable" -> {
-          return u.getAdmin().getRegions((TableName) i.getArgument(0));
-        }
-        case "hasRegionsInTransition" -> {
-          return !u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION)).getRegionStatesInTransition().isEmpty();
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: RegionStates." + i.getMethod().getName());
-        }
-      }
-    }));
-    return Mockito.mock(AssignmentManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      if (i.getMethod().getName().equals("getRegionStates")) {
-        return states;
-      }
-      throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
-    }));
-  }
-
-  private static Map<RegionState.State, List<RegionInfo>> regionsByState(HBaseTestingUtility u, TableName t) throws IOException {
-    Map<RegionState.State, List<RegionInfo>> regions = new EnumMap<>(RegionState.State.class);
-    for (RegionState.State state : RegionState.State.values()) {
-      regions.put(state, new ArrayList<>());
-    }
-    MetaTableAccessor.scanMetaForTableRegions(u.getConnection(), row -> {
-      RegionInfo region = MetaTableAccessor.getRegionInfo(row);
-      if (region != null && region.getTable().equals(t)) {
-        regions.get(RegionStateStore.getRegionState(row, region)).add(region);
-      }
-      return true;
-    }, t);
-    return regions;
   }
 
   public static MiniZooKeeperCluster zk(HBaseZKTestingUtility u) {

@@ -105,11 +105,7 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public void compact(TableName tableName, boolean major) throws IOException {
-    if (major) {
-      admin().majorCompact(tableName);
-    } else {
-      admin().compact(tableName);
-    }
+    Regions.compact(util, tableName, major);
   }
 
   @Override
@@ -133,8 +129,12 @@ public class ExternalCluster extends MiniHBaseCluster {
   public java.util.List<HRegion> getRegions(TableName tableName) {
     try {
       java.util.List<HRegion> out = new java.util.ArrayList<>();
-      for (RegionInfo r : admin().getRegions(tableName)) {
-        out.add(External.region(util, r));
+      for (ServerName server : admin().getRegionServers()) { // not from meta, which has no replicas of its own
+        for (RegionInfo r : admin().getRegions(server)) {
+          if (r.getTable().equals(tableName)) {
+            out.add(Regions.region(util, r));
+          }
+        }
       }
       return out;
     } catch (IOException e) {

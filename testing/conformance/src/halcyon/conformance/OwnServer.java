@@ -48,6 +48,7 @@ final class OwnServer {
   private Process process;
   private String zooKeeper = "";
   private String master = "";
+  private int regionServers = 1;
 
   private OwnServer(File dir) {
     this.dir = dir;
@@ -61,8 +62,8 @@ final class OwnServer {
     return server.zooKeeper;
   }
 
-  /** Starts the server of a test. With keep it has the files of the one before. */
-  static synchronized void start(HBaseTestingUtility u, boolean keep) throws IOException {
+  /** Starts the server of a test. With keep it has the files of the one before. 0 region servers are as many as before. */
+  static synchronized void start(HBaseTestingUtility u, boolean keep, int regionServers) throws IOException {
     OwnServer server = SERVERS.get(u);
     if (server != null) {
       server.end(false);
@@ -71,6 +72,9 @@ final class OwnServer {
       File dir = new File(System.getProperty("conformance.dir", "."), "server" + started++).getAbsoluteFile();
       server = new OwnServer(dir);
       SERVERS.put(u, server);
+    }
+    if (regionServers > 0) {
+      server.regionServers = regionServers;
     }
     server.begin(u.getConfiguration());
   }
@@ -97,7 +101,9 @@ final class OwnServer {
     dir.mkdirs();
     Files.write(dir.toPath().resolve("properties.xml"), properties(conf).getBytes(StandardCharsets.UTF_8));
     File errors = new File(dir, "start.log");
-    process = new ProcessBuilder(COMMAND, dir.getPath()).redirectError(errors).start();
+    process = new ProcessBuilder(COMMAND, dir.getPath(), String.valueOf(regionServers)).redirectError(errors).start();
+    String root = Path.of(dir.getPath(), "data").toUri().toString().replaceAll("/$", "");
+    String znode = "/hbase";
     BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
     while (true) {
       String line = out.readLine();
@@ -108,6 +114,8 @@ final class OwnServer {
       switch (words[0]) {
         case "zookeeper" -> zooKeeper = words[1];
         case "master" -> master = words[1];
+        case "root" -> root = words[1];
+        case "znode" -> znode = words[1];
         default -> {
         }
       }
@@ -118,9 +126,9 @@ final class OwnServer {
     int colon = zooKeeper.lastIndexOf(':');
     conf.set("hbase.zookeeper.quorum", zooKeeper.substring(0, colon));
     conf.set("hbase.zookeeper.property.clientPort", zooKeeper.substring(colon + 1));
-    conf.set("zookeeper.znode.parent", "/hbase");
+    conf.set("zookeeper.znode.parent", znode);
     conf.set("hbase.masters", master);
-    conf.set("hbase.rootdir", Path.of(dir.getPath(), "data").toUri().toString().replaceAll("/$", ""));
+    conf.set("hbase.rootdir", root);
   }
 
   /** The end of what the server printed, without notices of properties that it does not read. */

@@ -1,0 +1,62 @@
+# A cluster of Halcyon for one test class: a master and region servers, with a root directory and a znode of their own. Source it after
+# ../compat/server.sh and java.sh.
+# servers_start DIR COUNT    starts them with the properties of DIR/properties.xml, and prints the addresses
+# servers_stop               SIGTERM, region servers first; servers_kill is SIGKILL
+# CLUSTER_DIR                a cluster of ../cluster/cluster.sh with ZooKeeper and HDFS
+SERVER_PIDS=()
+
+servers_start() {
+  local dir="$1" count="$2" name zookeeper root number
+  name="/$(basename "$(dirname "$dir")")-$(basename "$dir")"
+  zookeeper="$(sed -n 's/^zookeeper //p' "$CLUSTER_DIR/settings")"
+  root="$(sed -n 's/^hdfs //p' "$CLUSTER_DIR/settings")$name"
+  mkdir -p "$dir/conf"
+  cp "$CLUSTER_DIR"/client/*-site.xml "$dir/conf/"
+  {
+    echo '<configuration>'
+    for property in "hbase.rootdir=$root" hbase.cluster.distributed=true "hbase.zookeeper.quorum=${zookeeper%:*}" \
+      "hbase.zookeeper.property.clientPort=${zookeeper##*:}" "zookeeper.znode.parent=$name" zookeeper.session.timeout=10000 \
+      hbase.master.wait.on.regionservers.mintostart="$count"; do
+      echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
+    done
+    cat "$dir/properties.xml"
+    [ "${CONFORMANCE_HOST:-none}" = none ] || ! grep -q coprocessor "$dir/properties.xml" ||
+      echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
+    echo '</configuration>'
+  } > "$dir/conf/hbase-site.xml"
+  [ -e "$dir/port" ] || free_port > "$dir/port" # clients know it
+  server_begin master "$dir" --port "$(cat "$dir/port")"
+  for ((number = 1; number <= count; number++)); do server_begin regionserver "$dir" --port 0; done
+  for number in "${!SERVER_PIDS[@]}"; do
+    process_await "${SERVER_PIDS[$number]}" 60 grep -q '^ready' "$dir/server$number.log" && continue
+    echo "server $number did not become ready; its output:" >&2
+    tail -n 30 "$dir/server$number.log" >&2
+    return 1
+  done
+  echo "zookeeper $zookeeper"
+  echo "master 127.0.0.1:$(cat "$dir/port")"
+  echo "root $root"
+  echo "znode $name"
+}
+
+server_begin() { # server_begin KIND DIR OPTION...
+  local kind="$1" dir="$2" log="$2/server${#SERVER_PIDS[@]}.log"
+  shift 2
+  [ ! -e "$log" ] || mv "$log" "$log.$(date +%s)"
+  "$HALCYON" "$kind" --config "$dir/conf" --bind 127.0.0.1 --keeper false --info-port 0 --memory 512m --accept-without coprocessors \
+    "$@" > "$log" 2>&1 < /dev/null &
+  SERVER_PIDS+=("$!")
+}
+
+servers_stop() {
+  local number
+  for ((number = ${#SERVER_PIDS[@]} - 1; number >= 0; number--)); do kill "${SERVER_PIDS[$number]}" 2> /dev/null || true; done
+  for number in "${!SERVER_PIDS[@]}"; do process_end "${SERVER_PIDS[$number]}" 30; done
+  SERVER_PIDS=()
+}
+
+servers_kill() {
+  local pid
+  for pid in "${SERVER_PIDS[@]}"; do process_kill "$pid"; done
+  SERVER_PIDS=()
+}
