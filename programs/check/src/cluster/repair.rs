@@ -1,10 +1,21 @@
 //! Repairs by calls of the master.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use halcyon_client::{Admin, ClientError, NamespaceDescriptor, Put, RegionInfo, ServerName, TableName};
+use halcyon_client::{
+    Admin, ClientError, NamespaceDescriptor, Procedure, Put, RegionInfo, ServerName, TableName,
+};
 
 use crate::finding::Call;
+
+/// How often it is looked for merges of regions, and how often they may be there: for a minute.
+const MERGE_PERIOD: Duration = Duration::from_millis(200);
+const MERGE_LOOKS_MAX: usize = 300;
+/// So many looks in a row without one: a merge may begin when another procedure has ended.
+const LOOKS_WITHOUT: usize = 2;
+/// The procedures of merges, and Halcyon's before them.
+const REPAIRS: [&str; 2] = [".MergeTableRegionsProcedure", ".FixRegionsProcedure"];
 
 /// What came of calls: the error of each that failed, by the call's text.
 #[derive(Debug, Default)]
@@ -91,10 +102,27 @@ async fn write_row(admin: &Admin, region: &RegionInfo, server: &ServerName) -> R
     admin.cluster().table(TableName::META, 0).put(put).await
 }
 
-/// HBase repairs what the catalog janitor has found last.
+/// HBase repairs what the catalog janitor has found last. Regions that overlap are merged by procedures that the call does not wait
+/// for. While they run nothing is found of the overlap, and rows are read from neither region.
 async fn fix_meta(admin: &Admin) -> Result<(), ClientError> {
     admin.run_catalog_janitor().await?;
-    admin.fix_meta().await
+    admin.fix_meta().await?;
+    let mut looks_without = 0;
+    for _ in 0..MERGE_LOOKS_MAX {
+        let procedures = admin.procedures().await?;
+        looks_without = if procedures.iter().any(repairs) { 0 } else { looks_without + 1 };
+        if looks_without == LOOKS_WITHOUT {
+            break;
+        }
+        tokio::time::sleep(MERGE_PERIOD).await;
+    }
+    Ok(())
+}
+
+/// Whether a procedure that `fix_meta` may have begun has not ended.
+fn repairs(procedure: &Procedure) -> bool {
+    let is_one = REPAIRS.iter().any(|class| procedure.class.ends_with(class));
+    is_one && !["SUCCESS", "FAILED", "ROLLEDBACK"].contains(&procedure.state.as_str())
 }
 
 /// Opens or closes regions with one request.
