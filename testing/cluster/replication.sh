@@ -34,6 +34,10 @@ active() { # the process of the active master
   port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
   for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
 }
+another_is_active() { # another_is_active MASTER
+  local now
+  now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
+}
 adopted() { cat "$CLUSTER_DIR"/master[12]/log* | grep -c 'what is left of a server that is gone is sent from here' || true; }
 
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 3000 > /dev/null
@@ -74,7 +78,7 @@ for round in $(seq 1 "$ROUNDS"); do
       master="$(active)"
       [ -n "$master" ] || fail "no active master was found"
       cluster kill "$master"
-      sleep 1
+      wait_for 60 another_is_active "$master"
       cluster start "$master"
       masters=$((masters + 1))
       ;;
