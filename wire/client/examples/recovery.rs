@@ -92,10 +92,12 @@ impl Shared {
         self.writers.iter().chain(&self.readers)
     }
 
-    async fn repeat(&self, caller: &Caller, call: impl AsyncFn() -> Result<(), Failure>) {
+    /// Writes, or reads, the row of a region again and again.
+    async fn repeat(self: Arc<Self>, row: Arc<Row>, region: usize, writes: bool) {
+        let caller = if writes { &self.writers[region] } else { &self.readers[region] };
         while self.works.load(Ordering::Relaxed) {
             let begun = Instant::now();
-            match call().await {
+            match if writes { row.write().await } else { row.read().await } {
                 Ok(()) => {
                     let mut times = caller.times.lock().expect("nobody panics");
                     times.longest_gap = times.longest_gap.max(times.ended.elapsed());
@@ -188,14 +190,9 @@ async fn run(arguments: &[String]) -> Result<(), Failure> {
         let (table, key) = (cluster.table(name.clone(), 0), format!("{region:04}-row"));
         let (begun, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
         let row = Arc::new(Row { table, key, begun, acknowledged });
-        let (written, writing) = (row.clone(), shared.clone());
-        tasks.push(tokio::spawn(async move {
-            writing.repeat(&writing.writers[region], async || written.write().await).await;
-        }));
-        let reading = shared.clone();
-        tasks.push(tokio::spawn(async move {
-            reading.repeat(&reading.readers[region], async || row.read().await).await;
-        }));
+        for writes in [true, false] {
+            tasks.push(tokio::spawn(shared.clone().repeat(row.clone(), region, writes)));
+        }
     }
     shared.wait().await?;
     print("working");
