@@ -44,8 +44,8 @@ pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use lookups::Lookups;
 pub use proc::{
-    ProcessUsage, ProcessorTimes, ThreadState, ThreadTimes, lock_holder, memory_bytes, process_usage, processor_model,
-    processor_times, resident_bytes, thread_state, thread_times,
+    ProcessUsage, ProcessorTimes, ThreadState, ThreadTimes, lock_holder, memory_bytes, process_usage,
+    processor_model, processor_times, resident_bytes, thread_state, thread_times,
 };
 pub use read_only::ReadOnlyFileSystem;
 pub use real::RealFileSystem;

@@ -63,7 +63,7 @@ struct Row {
 impl Row {
     async fn write(&self) -> Result<(), Failure> {
         let value = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let put = Put::new(self.key.clone()).column("f", "q", value.to_be_bytes().to_vec());
+        let put = Put::new(self.key.clone()).column("f", "q", value.to_be_bytes());
         self.table.put(put).await?;
         self.acknowledged.store(value, Ordering::SeqCst);
         Ok(())
@@ -151,7 +151,8 @@ impl Shared {
 }
 
 fn options(properties: &[(String, String)]) -> Result<ClusterOptions, Failure> {
-    let find = |name: &str| properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let find =
+        |name: &str| properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let call_timeout = find("hbase.rpc.timeout").map_or(Ok(10_000), |text| text.parse())?;
     Ok(ClusterOptions {
         call_timeout: Duration::from_millis(call_timeout),

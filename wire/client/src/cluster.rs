@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -400,8 +400,7 @@ impl Cluster {
     pub(crate) fn end_server(&self, dead: &ServerName) {
         let mut servers = self.inner.servers.lock();
         let address = dead.address();
-        let is_it =
-            |server: &Arc<Server>| server.start_code.load(Ordering::Acquire) <= dead.start_code;
+        let is_it = |server: &Arc<Server>| server.start_code.load(Ordering::Acquire) <= dead.start_code;
         if servers.get(&address).is_some_and(is_it)
             && let Some(server) = servers.remove(&address)
         {

@@ -110,8 +110,8 @@ impl StatusOptions {
             ClientError::from(io::Error::new(error.kind(), format!("{name}: {value}: {error}")))
         };
         let address = SocketAddr::new(bind, self.port);
-        let socket = bound(address)
-            .map_err(|error| at("hbase.status.multicast.bind.address.ip", &address, error))?;
+        let socket =
+            bound(address).map_err(|error| at("hbase.status.multicast.bind.address.ip", &address, error))?;
         self.join(&socket).map_err(|error| match self.interface.is_empty() {
             true => at("hbase.status.multicast.address.ip", &self.group, error),
             false => at("hbase.status.multicast.ni.name", &self.interface, error),
@@ -160,7 +160,10 @@ pub(crate) struct StatusListener(JoinHandle<()>);
 
 impl StatusListener {
     /// Begins to listen, for as long as the cluster is in use.
-    pub(crate) fn start(options: &StatusOptions, cluster: Weak<Inner>) -> Result<StatusListener, ClientError> {
+    pub(crate) fn start(
+        options: &StatusOptions,
+        cluster: Weak<Inner>,
+    ) -> Result<StatusListener, ClientError> {
         let socket = options.open()?;
         Ok(StatusListener(tokio::spawn(listen(socket, cluster))))
     }
@@ -223,11 +226,12 @@ impl DeadServers {
 
     fn names(&self, now: Instant) -> Vec<ServerName> {
         let known = self.known.iter().filter(|(_, (_, since))| now < *since + DEAD_FOR);
-        known.filter_map(|(address, (start_code, _))| {
-            let (host, port) = address.rsplit_once(':')?;
-            Some(ServerName::new(host, port.parse().ok()?, *start_code))
-        })
-        .collect()
+        known
+            .filter_map(|(address, (start_code, _))| {
+                let (host, port) = address.rsplit_once(':')?;
+                Some(ServerName::new(host, port.parse().ok()?, *start_code))
+            })
+            .collect()
     }
 }
 

@@ -3,8 +3,8 @@
 mod fake;
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fake::{Running, Say, cell, options, region, say, start};
