@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_client::{ClientError, ConnectOptions, Connection};
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use prost::Message;
@@ -143,14 +143,15 @@ impl MasterLink {
     where
         M: Message + Default,
     {
-        let result = self.runtime.block_on(async {
+        let calling = async {
             let connection = self.connection().await?;
             let answer = connection.call_with_cells(method, request, None, Some(CALL_TIME_MAX)).await;
             let answer = answer.map_err(|error| error_of(&error))?;
             M::decode(answer.message).map_err(|error| {
                 MasterError::Later(format!("the answer to {method} cannot be decoded: {error}"))
             })
-        });
+        };
+        let result = vitals::outside(|| self.runtime.block_on(calling));
         if matches!(result, Err(MasterError::Later(_))) {
             *self.current.lock() = None; // another master may be active
         }

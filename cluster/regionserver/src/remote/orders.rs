@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, exceptions};
-use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_schema::{RegionInfo, ServerName, layout};
 
 use super::executor::JobQueue;
 use super::link::{MasterError, MasterLink};
@@ -36,6 +36,27 @@ pub(super) enum Job {
     Open(OpenOrder),
     Close(CloseOrder),
     Run(RunOrder),
+}
+
+impl Job {
+    /// Says what the calling thread works on.
+    fn begin(&self, server: &RegionServer) -> vitals::Work {
+        let root = &server.resources.root;
+        let dir_of = |region: &RegionInfo| layout::region_dir(root, region.table(), region.encoded_name());
+        match self {
+            Job::Open(OpenOrder { region, .. }) => vitals::work(
+                || format!("the order to open region {}", region.encoded_name()),
+                Some(&dir_of(region)),
+            ),
+            Job::Close(CloseOrder { encoded_name, .. }) => {
+                let dir = server.regions.get(encoded_name).map(|online| dir_of(online.region.info()));
+                vitals::work(|| format!("the order to close region {encoded_name}"), dir.as_deref())
+            }
+            Job::Run(RunOrder { class, order, .. }) => {
+                vitals::work(|| format!("the order to run {class} ({})", order.procedure), None)
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -257,6 +278,7 @@ impl Orders {
     }
 
     fn work(&self, server: &Arc<RegionServer>, job: Job) {
+        let _work = job.begin(server);
         let (order, then) = match &job {
             Job::Open(open) => (open.order, self.open(server, open)),
             Job::Close(close) => (close.order, self.close(server, close)),
