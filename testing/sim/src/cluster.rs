@@ -14,8 +14,10 @@ use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
 use prost::Message;
 
+use crate::calls::Caller;
 use crate::master::{MasterProcess, Serving};
 use crate::server::{Life, ModelServer};
+use crate::told;
 use crate::world::{Event, Flaw, State, World};
 
 /// A session with the coordination service.
@@ -24,8 +26,10 @@ const SESSION: Duration = Duration::from_secs(6);
 const FAULTS_TIME: Duration = Duration::from_secs(30);
 /// All is open again within this time after the faults.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
-/// Rows that a client writes one after the other.
-const WRITES_MAX: usize = 20;
+/// Operations of a client, one after the other.
+const OPERATIONS_MAX: usize = 20;
+/// Clients end within this time after all is open.
+const CLIENTS_TIME: Duration = Duration::from_secs(60);
 const DATA_NODES: usize = 4;
 const SERVERS_MAX: usize = 6;
 const TABLES: [&str; 2] = ["t", "u"];
@@ -102,12 +106,14 @@ impl Cluster {
             self.have_a_server();
             why = self.what_is_missing();
         }
+        let settled = Duration::from_nanos(self.world.now_ns() - begun_ns);
+        self.wait_for_clients();
         self.check_end();
         let (turns, steps) = self.world.threads.turns_and_steps();
         Report {
             trace: self.world.threads.trace(),
             simulated: self.world.threads.now(),
-            settled: Duration::from_nanos(self.world.now_ns() - begun_ns),
+            settled,
             turns,
             steps,
             counts: self.world.lock().counts.clone(),
@@ -447,11 +453,10 @@ impl Cluster {
     fn use_real(&self, server: &ServerName, region: &RegionInfo) {
         let (choice, upkeep, count) = {
             let mut state = self.world.lock();
-            (state.dice.below(10), state.dice.below(3), state.dice.between(1, WRITES_MAX))
+            (state.dice.below(10), state.dice.below(3), state.dice.between(1, OPERATIONS_MAX))
         };
         match choice {
-            0..6 => self.world.begin_writes(server, region, count),
-            6..8 => self.world.begin_read(server, region),
+            0..8 => self.world.begin_client(region.table(), count),
             _ => self.world.begin_upkeep(server, region, upkeep),
         }
     }
@@ -502,7 +507,7 @@ impl Cluster {
             let name = TableName::parse(table.as_bytes()).expect("a name");
             let family = FamilyDescriptor::new("f").expect("a name");
             let descriptor = TableDescriptor::new(name).with_family(family);
-            let key = |at: usize| Bytes::from(format!("{at:02}"));
+            let key = |at: usize| Bytes::from(format!("{:02}", at * 100 / regions));
             let request = pb::CreateTableRequest {
                 table_schema: descriptor.to_pb(),
                 split_keys: (1..regions).map(key).collect(),
@@ -581,7 +586,7 @@ impl Cluster {
         None
     }
 
-    fn check_end(&self) {
+    fn check_end(&mut self) {
         let state = self.world.lock();
         let mut places: BTreeMap<&str, u32> = BTreeMap::new();
         for server in state.servers.values().filter(|server| server.life != Life::Dead) {
@@ -616,16 +621,43 @@ impl Cluster {
         }
     }
 
-    /// Clients of real servers find all that was acknowledged.
-    fn check_rows(&self) {
+    /// Clients of real servers find all that was acknowledged, each Increment and Append once.
+    fn check_rows(&mut self) {
+        let number = self.world.lock().next_id();
+        let caller = Caller::client(number, Duration::from_secs(5), 1);
         for (region, server, _) in self.meta() {
             let name = ServerName::parse(&server).expect("it is open");
-            let acknowledged = self.world.lock().history.acknowledged.get(region.encoded_name()).cloned();
-            let acknowledged = acknowledged.unwrap_or_default();
-            let found = self.world.ids_at(&name, &region);
-            let found = found.unwrap_or_else(|error| panic!("{region} cannot be read at {name}: {error}"));
-            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
-            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+            let begun_ns = self.world.now_ns();
+            // A server may serve a region a moment after the master knows that it is open.
+            let found = loop {
+                match self.world.scan_at(&caller, &name, &region) {
+                    Ok(found) => break found,
+                    Err(failure) => {
+                        let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
+                        assert!(waited < CLIENTS_TIME, "{region} cannot be read at {name}: {failure:?}");
+                        self.pass(Duration::from_millis(100));
+                    }
+                }
+            };
+            let told = self.world.lock().told.of_region(&region);
+            if let Err(wrong) = told::check(&found, &told, &told) {
+                panic!("{region} at {name}: {wrong}");
+            }
+        }
+    }
+
+    /// Operations that were begun end, and regions are where they were.
+    fn wait_for_clients(&mut self) {
+        let begun_ns = self.world.now_ns();
+        loop {
+            let clients = self.world.lock().told.clients;
+            let missing = self.what_is_missing();
+            if clients == 0 && missing.is_none() {
+                return;
+            }
+            let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
+            assert!(waited < CLIENTS_TIME, "{waited:?} after all was open: {clients} clients, {missing:?}");
+            self.pass(Duration::from_millis(200));
         }
     }
 }
