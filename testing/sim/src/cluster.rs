@@ -15,6 +15,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, 
 use prost::Message;
 
 use crate::calls::Caller;
+use crate::clients::specifier;
 use crate::master::{MasterProcess, Serving};
 use crate::server::{Life, ModelServer};
 use crate::told;
@@ -380,6 +381,8 @@ impl Cluster {
         match (choice, victim) {
             (0..14, Some(server)) if is_calm => self.write_at(&server),
             (38..40, _) if self.world.options.is_real => self.disturb_hdfs(),
+            (40..45, _) if self.world.options.is_real => self.split_region(),
+            (45..50, _) if self.world.options.is_real => self.merge_regions(),
             (0..5, Some(server)) if up.len() > 1 => {
                 self.tell(|| format!("{server} is killed"));
                 self.kill_server(&server);
@@ -478,12 +481,54 @@ impl Cluster {
         drop(serving.service.call(a_call("MoveRegion", &request))); // nobody waits for the answer
     }
 
+    /// A row that begins the second daughter is chosen by the seed.
+    fn split_region(&self) {
+        let (Some(serving), regions) = (self.serving(), self.regions()) else { return };
+        let row = format!("{:02}", self.world.lock().dice.below(100)).into_bytes();
+        let mut regions: Vec<_> = regions.iter().filter(|it| it.contains_row(&row)).collect();
+        regions.retain(|region| region.start_key() != &row && !region.table().is_system());
+        if regions.is_empty() || regions.len() > TABLES.len() {
+            return; // meta is read while it changes
+        }
+        let region = regions[self.world.lock().dice.below(regions.len())];
+        self.tell(|| format!("{region} is to be split at {}", row.escape_ascii()));
+        let request = pb::SplitTableRegionRequest {
+            region_info: region.to_pb(),
+            split_row: Some(row.into()),
+            ..Default::default()
+        };
+        drop(serving.service.call(a_call("SplitRegion", &request)));
+    }
+
+    /// Two neighbours, or three, are merged.
+    fn merge_regions(&self) {
+        let (Some(serving), mut regions) = (self.serving(), self.regions()) else { return };
+        regions.retain(|region| !region.table().is_system());
+        regions.sort();
+        let (at, count) = {
+            let mut state = self.world.lock();
+            (state.dice.below(regions.len().max(1)), state.dice.between(2, 3))
+        };
+        let chosen = regions.iter().skip(at).take_while(|it| it.table() == regions[at].table());
+        let chosen: Vec<_> = chosen.take(count).collect();
+        if chosen.len() < 2 {
+            return;
+        }
+        self.tell(|| format!("{chosen:?} are to be merged"));
+        let specifier = |region: &&RegionInfo| specifier(region);
+        let request = pb::MergeTableRegionsRequest {
+            region: chosen.iter().map(specifier).collect(),
+            ..Default::default()
+        };
+        drop(serving.service.call(a_call("MergeTableRegions", &request)));
+    }
+
     /// Regions of the tables, as `hbase:meta` has them.
     fn regions(&self) -> Vec<RegionInfo> {
         self.meta().into_iter().map(|(region, ..)| region).collect()
     }
 
-    /// Regions of the tables with their servers and states.
+    /// Regions of the tables with their servers and states. Not those that were split: only their files are needed, perhaps.
     fn meta(&self) -> Vec<(RegionInfo, String, String)> {
         let text = |row: &[halcyon_cell::Cell], name: &[u8]| {
             let cell = row.iter().find(|cell| cell.family() == b"info" && cell.qualifier() == name);
@@ -494,6 +539,9 @@ impl Cluster {
             .filter_map(|row| {
                 let info = row.iter().find(|cell| cell.qualifier() == b"regioninfo")?;
                 let region = RegionInfo::decode_value(info.value()).expect("the master's own");
+                if region.is_split() {
+                    return None;
+                }
                 Some((region, text(row, b"sn"), text(row, b"state")))
             })
             .collect()
@@ -569,8 +617,17 @@ impl Cluster {
             return Some(format!("procedures {procedures:?}"));
         }
         let meta = self.meta();
-        if meta.iter().filter(|(region, ..)| !region.table().is_system()).count() < TABLES.len() {
-            return Some(format!("hbase:meta has {meta:?}"));
+        for table in TABLES {
+            let regions = meta.iter().map(|(region, ..)| region).filter(|it| it.table().to_string() == table);
+            let mut regions: Vec<_> = regions.collect();
+            regions.sort_by_key(|region| region.start_key().clone());
+            let ends = regions.iter().map(|region| region.end_key().clone());
+            let starts = regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
+            let begins = regions.first().is_some_and(|first| first.start_key().is_empty());
+            let is_whole = begins && ends.eq(starts);
+            if !is_whole {
+                return Some(format!("{table} has holes, or regions over each other: {regions:?}"));
+            }
         }
         let state = self.world.lock();
         for (region, server, region_state) in &meta {

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{CloseRegionRequest, OpenRegionRequest, RegionServerApi, SystemTables};
+use halcyon_contract::{
+    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionInfoResponse,
+    RegionServerApi, SystemTables,
+};
 use halcyon_env::sim::{Process, SimFileSystem, SimThreads};
 use halcyon_env::{Env, FileSystem};
 use halcyon_regionserver::{RegionServer, RegionServerSettings};
@@ -271,16 +274,42 @@ impl World {
         }
     }
 
-    /// Who had the region before can write to it no more, and its WALs are split.
+    /// As [`World::flush_region`].
+    pub(crate) fn flush_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &FlushRegionRequest,
+        epoch: u64,
+    ) -> Result<()> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let request = request.clone();
+        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::flush_region(&**server, &request))
+    }
+
+    /// As [`World::region_info`].
+    pub(crate) fn region_info_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &RegionInfoRequest,
+        epoch: u64,
+    ) -> Result<RegionInfoResponse> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let request = request.clone();
+        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::region_info(&**server, &request))
+    }
+
+    /// Who had the rows before, in this region or in another one, can write to them no more, and its WALs are split.
     pub(crate) fn check_alone_real(&self, state: &mut State, name: &ServerName, region: &RegionInfo) {
-        let encoded = region.encoded_name();
-        for (other, server) in state.servers.iter_mut().filter(|(other, _)| *other != name) {
-            if !server.regions.contains_key(encoded) {
-                continue;
-            }
+        for (other, server) in &mut state.servers {
+            let has_rows = |info: &RegionInfo| match info.encoded_name() == region.encoded_name() {
+                true => other != name,
+                false => info.table() == region.table() && info.overlaps(region),
+            };
+            let mut open = server.regions.values().map(|open| &open.info);
+            let Some(rival) = open.find(|info| has_rows(info)).cloned() else { continue };
             assert!(
                 self.is_fenced(other),
-                "{region} is at {name}, and at {other}, which is {:?} and can write to it",
+                "{region} is at {name}, and {rival} at {other}, which is {:?} and can write to it",
                 server.life
             );
             let splitting = layout::wals_dir(&self.root).join(format!("{other}-splitting"));
@@ -291,7 +320,7 @@ impl World {
             };
             let left = logs.iter().find(|log| log.name.ends_with(".meta") == region.is_meta());
             assert!(left.is_none(), "{region} is at {name} before {left:?} of {other} is split");
-            server.regions.remove(encoded);
+            server.regions.retain(|_, open| !has_rows(&open.info));
         }
     }
 
