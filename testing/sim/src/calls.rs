@@ -1,6 +1,6 @@
 //! Calls of the RPC services of real region servers, as they come from the network.
 //!
-//! A request is encoded, and the server's `ClientService` or `AdminService` answers it on a thread of the server's process. While
+//! A request is encoded, and the server's `ClientService` answers it on a thread of the server's process. While
 //! there are faults a request is lost, its answer is lost, or it comes twice, or late: then its sender has perhaps repeated it.
 
 use std::pin::pin;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_env::sim::SimThreads;
+use halcyon_regionserver::{ClientService, RegionServer};
 use halcyon_rpc::{Call, CallClass, Connection, Outcome, RpcError, Service};
-use halcyon_regionserver::{AdminService, ClientService, RegionServer};
 use halcyon_schema::ServerName;
 use prost::Message;
 
@@ -21,12 +21,6 @@ use crate::world::World;
 const WAY_MAX: Duration = Duration::from_millis(3);
 /// Between two looks whether an answer is ready.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Admin,
-    Client,
-}
 
 /// Who calls, and how long that one waits.
 #[derive(Clone)]
@@ -72,7 +66,6 @@ impl World {
         self: &Arc<World>,
         caller: &Caller,
         server: &ServerName,
-        target: Target,
         method: &'static str,
         request: &impl Message,
     ) -> Result<Bytes, Failure> {
@@ -96,7 +89,7 @@ impl World {
                 if !after.is_zero() {
                     world.delay(after);
                 }
-                Ok(answer(world, server, target, a_call(connection, method, param)))
+                Ok(answer(world, server, a_call(connection, method, param)))
             })
         };
         let no_answer = |_| Failure::NoAnswer;
@@ -148,11 +141,8 @@ fn a_call(connection: Arc<Connection>, method: &'static str, param: Bytes) -> Ca
 }
 
 /// What a network thread does with a call, until the answer is there.
-fn answer(world: &World, server: &Arc<RegionServer>, target: Target, call: Call) -> Result<Bytes, RpcError> {
-    let service: Box<dyn Service> = match target {
-        Target::Admin => Box::new(AdminService::new(server.clone())),
-        Target::Client => Box::new(ClientService::new(server.clone())),
-    };
+fn answer(world: &World, server: &Arc<RegionServer>, call: Call) -> Result<Bytes, RpcError> {
+    let service = ClientService::new(server.clone());
     let outcome = service.call(call);
     service.batch_done();
     let reply = match outcome {

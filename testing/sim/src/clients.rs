@@ -13,7 +13,7 @@ use halcyon_proto::pb::mutation_proto::{ColumnValue, MutationType};
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
 
-use crate::calls::{Caller, Failure, Target};
+use crate::calls::{Caller, Failure};
 use crate::server::Life;
 use crate::told::{self, APPENDED, COUNT, FAMILY, ONE, PUT};
 use crate::world::World;
@@ -86,7 +86,7 @@ impl World {
             close_scanner: Some(true),
             ..Default::default()
         };
-        let answer = self.call(caller, server, Target::Client, "Scan", &request)?;
+        let answer = self.call(caller, server, "Scan", &request)?;
         let response = pb::ScanResponse::decode(answer).expect("a server's answer");
         assert!(response.more_results_in_region != Some(true), "{region} has more than fits into an answer");
         Ok(told::found(&response))
@@ -171,14 +171,19 @@ impl Client {
             ..Default::default()
         };
         let group = nonce.map(|_| self.number);
-        let (begun_ns, patience) = (self.world.now_ns(), self.world.lock().dice.below(PATIENCE_MAX.as_nanos() as usize));
+        let (begun_ns, patience) =
+            (self.world.now_ns(), self.world.lock().dice.below(PATIENCE_MAX.as_nanos() as usize));
         let mut attempts = 0;
         loop {
             if let Some((server, region)) = self.find(row) {
                 let region = specifier(&region);
-                let request =
-                    pb::MutateRequest { region, mutation: mutation.clone(), condition: None, nonce_group: group };
-                match self.world.call(&self.caller, &server, Target::Client, "Mutate", &request) {
+                let request = pb::MutateRequest {
+                    region,
+                    mutation: mutation.clone(),
+                    condition: None,
+                    nonce_group: group,
+                };
+                match self.world.call(&self.caller, &server, "Mutate", &request) {
                     Ok(_) => {
                         if attempts > 0 && nonce.is_some() {
                             self.world.lock().count("repeated with a nonce");
@@ -186,8 +191,16 @@ impl Client {
                         return true;
                     }
                     Err(failure) => {
-                        self.world.tell(|| format!("client {}: {kind:?} at {server}: {failure:?}", self.number));
-                        attempts += usize::from(matches!(failure, Failure::NoAnswer));
+                        self.world
+                            .tell(|| format!("client {}: {kind:?} at {server}: {failure:?}", self.number));
+                        match failure {
+                            Failure::NoAnswer => attempts += 1,
+                            // A server that ends says that, and another one has the region soon.
+                            Failure::Refused(error) if error.do_not_retry => {
+                                self.world.lock().count("calls refused for good");
+                            }
+                            Failure::Refused(_) => {}
+                        }
                         self.place = None;
                     }
                 }

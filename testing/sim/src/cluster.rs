@@ -622,7 +622,8 @@ impl Cluster {
             let mut regions: Vec<_> = regions.collect();
             regions.sort_by_key(|region| region.start_key().clone());
             let ends = regions.iter().map(|region| region.end_key().clone());
-            let starts = regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
+            let starts =
+                regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
             let begins = regions.first().is_some_and(|first| first.start_key().is_empty());
             let is_whole = begins && ends.eq(starts);
             if !is_whole {
