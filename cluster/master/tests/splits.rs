@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::*;
 use halcyon_master::MasterSettings;
 use halcyon_proto::pb;
@@ -40,6 +42,27 @@ fn scan_catalog(cluster: &Cluster) -> i32 {
         cluster.call("RunCatalogScan", &pb::RunCatalogScanRequest {}).unwrap();
     cluster.quiet();
     response.scan_result.unwrap()
+}
+
+/// The master had no answer to its write to meta, though it was done. It made regions of other names then, and wrote again: two pairs of
+/// daughters were in meta, over each other.
+#[test]
+fn a_write_to_meta_without_an_answer_is_repeated_as_it_is() {
+    let (sim, cluster) = with_table();
+    let lose_answer = || cluster.server.set_fault("meta_put_together", Some(ServerFault::AnswerLost));
+    lose_answer();
+    cluster.run("SplitRegion", &split(&cluster.regions("t")[1], Some("bm"))).unwrap();
+    cluster.check();
+    let regions = cluster.regions("t");
+    regions[1..3].iter().for_each(|daughter| cluster.server.compact(daughter));
+    assert_eq!(scan_catalog(&cluster), 1);
+    lose_answer();
+    cluster.run("MergeTableRegions", &merge(&regions[1..3])).unwrap();
+    cluster.check();
+    drop(cluster);
+    let again = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
+    assert_eq!(bounds(&again.regions("t")), ["..b", "b..c", "c.."]);
+    again.check();
 }
 
 #[test]

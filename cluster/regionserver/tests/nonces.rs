@@ -181,3 +181,24 @@ fn a_repeated_increment_is_answered_with_the_present_value() {
     let lab = start(&left, &clock).unwrap();
     assert_eq!(operate(&lab, 1).unwrap(), 4);
 }
+
+/// A region moves, or its server stops: the close flushes it, and no WAL entry is replayed that has the nonce. The client whose
+/// answer was lost on the way repeats its call where the region is now. Nonces were lost here once, as they are in HBase.
+#[test]
+fn an_increment_repeated_after_a_clean_stop_is_applied_once() {
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let mut lab = start(&SimFileSystem::new(), &clock).unwrap();
+    for _ in 0..3 {
+        assert!(operate(&lab, 1).is_some() && operate(&lab, 2).is_some());
+        assert_eq!(operate(&lab, 3).unwrap(), 2);
+        lab.server.stop().unwrap();
+        let fs = lab.fs.clone();
+        drop(lab);
+        clock.advance(Duration::from_secs(1));
+        lab = start(&fs, &clock).unwrap();
+    }
+    assert_eq!(operate(&lab, 4).unwrap(), 3);
+    let (_, cells) = lab.get(common::get("r")).unwrap();
+    let letters = cells.iter().find(|cell| cell.qualifier() == b"letters").unwrap();
+    assert_eq!(letters.value(), [b'a' + 2]);
+}

@@ -325,6 +325,20 @@ fn a_region_serves_when_the_master_has_recorded_it() {
     lab.server.stop().unwrap();
 }
 
+/// The descriptor of the table could not be read for a moment, and the server said that it cannot open a region that it had open.
+/// The master had it opened at another server, and both served it.
+#[test]
+fn a_region_that_is_open_is_reported_as_open_whatever_cannot_be_read() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap(); // there is no descriptor
+    eventually("the master is told", || !told(&cluster).is_empty());
+    assert_eq!(told(&cluster), [TransitionCode::Opened]);
+    assert_eq!(lab.server.regions().online().len(), 1);
+    lab.server.stop().unwrap();
+}
+
 /// An order to close a region that was opening was answered as if it were closed, and it went online later.
 #[test]
 fn a_region_that_opens_is_closed_behind_that() {

@@ -3,6 +3,7 @@
 //! ```text
 //! update lock, exclusive: every store's active segment and pipeline -> snapshot; a sequence id is taken
 //! wait until everything up to that id is published (and so is in the log)
+//! nonces of the writes up to that id are kept in a file (`replayed_nonces.rs`)
 //! per store: snapshot -> matcher -> HFile in .tmp (by stripes: several), synced -> commit door
 //!            large values of MOB families -> mob file, in its place before the commit (`mob/`)
 //! the log learns the sequence id
@@ -24,6 +25,7 @@ use halcyon_schema::mob::MOB_FILE_REFS;
 use crate::activity;
 use crate::mob::MobOutputs;
 use crate::new_files::copy_kept;
+use crate::open::RECOVERED_EDITS;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;
@@ -82,6 +84,8 @@ impl Region {
             self.mvcc.read_point().sees(seq) && seq <= self.mvcc.last(),
             "what goes into a file is published: a crash leaves the file, and perhaps not the log's last entries"
         );
+        // Before the log may let go of the entries that they stand in.
+        self.fresh_nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), seq, self.oldest_nonce_ms())?;
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
         for store in &chosen {
             for file in self.flush_store_at(store, seq)? {

@@ -23,7 +23,7 @@ use crate::mob::MobStore;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
-use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
+use crate::replayed_nonces::{self, FreshNonces, ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
 use crate::storage_policy::{self, set_storage_policy};
 use crate::store::file_list::read_list;
@@ -165,6 +165,7 @@ impl Region {
             key_samples: KeySamples::default(),
             loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
+            fresh_nonces: FreshNonces::default(),
             info,
             table,
             watch: env.watch(),
@@ -217,11 +218,12 @@ impl Region {
         // By the last sequence id, which some have with more zeros than others: a flush in between makes replay pass over
         // what is older.
         files.sort_by_cached_key(|(_, path)| name_as_number(path));
-        let EditsDir { env, path: dir } = dirs.last().expect("there is one at least");
         let mut highest = SeqId::ZERO;
         let mut applied = 0;
-        let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
-        let mut nonces = ReplayedNonces::read(env, dir, env.clock.now_ms().saturating_sub(age_max_ms))?;
+        let mut nonces = ReplayedNonces::since(self.oldest_nonce_ms());
+        for EditsDir { env, path } in dirs {
+            nonces.read(env, path)?;
+        }
         for (of, path) in &files {
             self.replay_file(&of.env, path, &mut highest, &mut applied, &mut nonces)?;
         }
@@ -232,7 +234,11 @@ impl Region {
             files.is_empty() || self.stores.iter().all(|store| store.view().is_memory_empty()),
             "replayed edits are in no log of this server: they are in files before those of recovered.edits go"
         );
-        nonces.keep(env, dir)?; // before the edits go that they stand in
+        // Before the edits go that they stand in. What is there with WALs outside the root directory is from before.
+        nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), &mut None)?;
+        for EditsDir { env, path } in &dirs[1..] {
+            replayed_nonces::remove(env, path)?;
+        }
         *self.replayed_nonces.lock() = nonces.into_vec();
         for (of, path) in &files {
             of.env.fs.remove_file(path)?;
@@ -245,6 +251,12 @@ impl Region {
             tracing::info!(region = self.info.encoded_name(), files = files.len(), applied, "replayed edits");
         }
         Ok(highest)
+    }
+
+    /// Of writes before this no client repeats its call.
+    pub(crate) fn oldest_nonce_ms(&self) -> i64 {
+        let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
+        self.services.env.clock.now_ms().saturating_sub(age_max_ms)
     }
 
     /// The nonces of operations that the region was told of by replay. The server asks once, before the region serves

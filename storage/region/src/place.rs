@@ -8,6 +8,7 @@
 //! <region>/.tmp/<attempt>/<name>            made for a region that no server has open         StagingDir
 //! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
 //! <region>/.tmp/<opening>/list-<random>     the list of a store's files (`store/file_list.rs`), on its way there
+//! <region>/.tmp/<opening>/nonces-<random>   nonces of operations (`replayed_nonces.rs`), likewise          replace
 //! ```
 //!
 //! A server may be declared dead while it is only paused. Its regions open elsewhere, and when it runs again it would
@@ -143,6 +144,28 @@ impl OpeningDir {
         publish(&self.env, from, to)
     }
 
+    /// Makes these bytes the file `to`, which is the region's and of no store, durably. After an error the file may have them or
+    /// not, or get them later: then `in_doubt` has their source, for the next call.
+    pub fn replace(&self, to: &Path, bytes: &[u8], in_doubt: &mut Option<PathBuf>) -> Result<()> {
+        if let Some(source) = in_doubt {
+            remove_if_there(&self.env, source)?; // without it the rename comes to nothing
+            *in_doubt = None;
+        }
+        let from = self.dir.join(format!("nonces-{}", random_name()));
+        if let Err(error) = write_file(&self.env, &from, bytes) {
+            let _ = remove_if_there(&self.env, &from); // else the next opening does it
+            return Err(error);
+        }
+        if let Err(error) = self.env.fs.rename_over(&from, to) {
+            if remove_if_there(&self.env, &from).is_err() {
+                *in_doubt = Some(from);
+            }
+            return Err(error.into());
+        }
+        to.parent().into_iter().chain([&*self.dir]).try_for_each(|dir| self.env.fs.sync_dir(dir))?;
+        Ok(())
+    }
+
     /// Takes a file that `publish` may have moved out of its store again, if it is there, and removes it.
     ///
     /// A rename in doubt may be carried out later. It comes to nothing once its source is gone, so that goes first.
@@ -226,6 +249,14 @@ impl StagingDir {
         let _ = self.env.fs.remove_dir_all(&self.dir); // else the next opening does it
         Ok(())
     }
+}
+
+/// Makes a file with these bytes, durably. Its directory has to be there.
+pub(crate) fn write_file(env: &Env, path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = env.fs.create(path)?;
+    file.write_all(bytes)?;
+    file.sync()?;
+    Ok(file.close()?)
 }
 
 /// Moves a file to a free name, durably.

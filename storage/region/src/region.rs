@@ -21,7 +21,7 @@ use crate::mob::{MobCounts, MobFileCache, MobStore};
 use crate::mvcc::Mvcc;
 use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
-use crate::replayed_nonces::ReplayedNonce;
+use crate::replayed_nonces::{FreshNonces, ReplayedNonce};
 use crate::row_lock::RowLocks;
 use crate::store::{MemStoreSize, Store, StoreFile, StoreServices};
 use crate::{CompactionSettings, RegionSettings};
@@ -105,6 +105,8 @@ pub struct Region {
     pub(crate) loads: AtomicU64,
     /// Until the server takes them.
     pub(crate) replayed_nonces: Mutex<Vec<ReplayedNonce>>,
+    /// Until the next flush.
+    pub(crate) fresh_nonces: FreshNonces,
 }
 
 #[derive(Default)]

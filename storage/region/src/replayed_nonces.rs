@@ -1,25 +1,29 @@
-//! Nonces of replayed edits, so that an Increment or Append that a client repeats after a crash is applied once.
+//! Nonces of a region, so that an Increment or Append that a client repeats is applied once, although the region has
+//! moved or its server has died.
 //!
 //! A WAL entry carries the nonce of the operation that wrote it. Replay collects these nonces, and the server asks for
 //! them before the region serves calls (HBase: `HRegion.replayRecoveredEdits`, `ServerNonceManager.reportOperationFromWal`).
 //!
-//! The entries are gone as soon as the replayed cells are flushed. A second crash before the client repeats its call
-//! would lose the nonces, so they are kept in a file beside the recovered edits while they are young enough:
+//! The entries are gone as soon as their cells are flushed: nobody replays them then. So each flush, that of a close
+//! included, first keeps the nonces of what it writes in a file beside the recovered edits, while they are young enough.
+//! Replay keeps there what it has found. Daughters and merged regions get a copy (`split.rs`). HBase forgets all of them.
 //!
 //! ```text
 //! recovered.edits/halcyon.nonces = "HALNONCE" | entry * | u32 CRC-32C of all bytes before
 //! entry                          = u64 group | u64 nonce | i64 write time in milliseconds       big-endian
 //! ```
 //!
-//! HBase looks only at files there whose names are numbers or end in `.seqid`, so it passes this one over.
+//! HBase looks only at files there whose names are numbers or end in `.seqid`, so it passes this one over. The file is made in
+//! the opening's directory and renamed into its place: a server that has lost the region cannot do it (`place.rs`).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_cell::{Error, Result, SeqId};
+use halcyon_env::{Env, Mutex};
 
 use crate::api::Nonce;
+use crate::place::OpeningDir;
 
 const FILE_NAME: &str = "halcyon.nonces";
 const MAGIC: &[u8; 8] = b"HALNONCE";
@@ -27,6 +31,8 @@ const ENTRY_LEN: usize = 24;
 const CRC_LEN: usize = 4;
 /// Nonces of one region that are kept at most; the oldest go first. They take 24 MiB while the region opens.
 const COUNT_MAX: usize = 1 << 20;
+/// Nonces of writes since the last flush that are remembered at most, the oldest go first. They take 4 MiB.
+const FRESH_MAX: usize = 1 << 17;
 
 /// The nonce of an operation that a log entry tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub struct ReplayedNonce {
     pub write_time_ms: i64,
 }
 
-/// What a replay collects: oldest first.
+/// Nonces that are kept: oldest first.
 #[derive(Default)]
 pub(crate) struct ReplayedNonces {
     list: VecDeque<ReplayedNonce>,
@@ -45,21 +51,24 @@ pub(crate) struct ReplayedNonces {
 }
 
 impl ReplayedNonces {
-    /// Begins with what the opening before kept in this directory.
-    pub(crate) fn read(env: &Env, edits_dir: &Path, oldest_ms: i64) -> Result<ReplayedNonces> {
-        let mut nonces = ReplayedNonces { list: VecDeque::new(), oldest_ms };
+    pub(crate) fn since(oldest_ms: i64) -> ReplayedNonces {
+        ReplayedNonces { list: VecDeque::new(), oldest_ms }
+    }
+
+    /// Adds what is kept in this directory.
+    pub(crate) fn read(&mut self, env: &Env, edits_dir: &Path) -> Result<()> {
         let path = edits_dir.join(FILE_NAME);
         if !env.fs.exists(&path)? {
-            return Ok(nonces);
+            return Ok(());
         }
         match decode(&path, &env.fs.read(&path)?) {
-            Ok(kept) => kept.into_iter().for_each(|kept| nonces.add(kept)),
+            Ok(kept) => kept.into_iter().for_each(|kept| self.add(kept)),
             // The data is whole without them.
             Err(error) => {
-                tracing::warn!(%error, "nonces of replayed edits cannot be read; they are forgotten")
+                tracing::warn!(%error, "nonces of operations cannot be read; they are forgotten")
             }
         }
-        Ok(nonces)
+        Ok(())
     }
 
     /// Adds the nonce of an entry; 0 is none.
@@ -73,20 +82,90 @@ impl ReplayedNonces {
         self.list.push_back(found);
     }
 
-    /// Keeps the nonces for the next opening, durably. No nonces leave no file.
-    pub(crate) fn keep(&self, env: &Env, edits_dir: &Path) -> Result<()> {
-        let path: PathBuf = edits_dir.join(FILE_NAME);
-        if !self.list.is_empty() {
-            return Ok(env.fs.replace(&path, &encode(&self.list))?);
+    /// Keeps the nonces for the next opening of the region, durably. No nonces leave no file.
+    pub(crate) fn keep(
+        &self,
+        place: &OpeningDir,
+        edits_dir: &Path,
+        in_doubt: &mut Option<PathBuf>,
+    ) -> Result<()> {
+        let (env, path) = (place.env(), edits_dir.join(FILE_NAME));
+        if self.list.is_empty() {
+            return remove(env, edits_dir);
         }
-        if env.fs.exists(&path)? {
-            env.fs.remove_file(&path)?;
+        if !env.fs.exists(edits_dir)? {
+            env.fs.create_dir(edits_dir)?; // never with the region's directory
+            env.fs.sync_dir(edits_dir.parent().expect("it is in the region's directory"))?;
         }
-        Ok(())
+        place.replace(&path, &encode(&self.list), in_doubt)
+    }
+
+    /// Keeps the nonces for a region that nobody knows yet.
+    pub(crate) fn keep_first(&self, env: &Env, edits_dir: &Path) -> Result<()> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        env.fs.create_dir_all(edits_dir)?;
+        Ok(env.fs.put_new(&edits_dir.join(FILE_NAME), &encode(&self.list))?)
     }
 
     pub(crate) fn into_vec(self) -> Vec<ReplayedNonce> {
         self.list.into()
+    }
+}
+
+/// Removes the file of a directory, if it is there.
+pub(crate) fn remove(env: &Env, edits_dir: &Path) -> Result<()> {
+    let path = edits_dir.join(FILE_NAME);
+    if env.fs.exists(&path)? {
+        env.fs.remove_file(&path)?;
+    }
+    Ok(())
+}
+
+/// Nonces of writes of this opening that its file does not have yet.
+///
+/// *Thread safety*: from any thread. [`FreshNonces::keep`] by one at a time.
+#[derive(Default)]
+pub(crate) struct FreshNonces {
+    list: Mutex<VecDeque<(SeqId, ReplayedNonce)>>,
+    /// Of a file that may come into its place later.
+    in_doubt: Mutex<Option<PathBuf>>,
+}
+
+impl FreshNonces {
+    /// The nonce of a write that has its number, before the next flush takes one. 0 is none.
+    pub(crate) fn add(&self, seq: SeqId, found: ReplayedNonce) {
+        if found.nonce.nonce == 0 {
+            return;
+        }
+        let mut list = self.list.lock();
+        if list.len() == FRESH_MAX {
+            list.pop_front(); // in the WAL it is still
+        }
+        list.push_back((seq, found));
+    }
+
+    /// Keeps the nonces of writes up to this number, durably. These writes are durable.
+    pub(crate) fn keep(
+        &self,
+        place: &OpeningDir,
+        edits_dir: &Path,
+        up_to: SeqId,
+        oldest_ms: i64,
+    ) -> Result<()> {
+        let written = |(seq, _): &&(SeqId, ReplayedNonce)| *seq <= up_to;
+        let fresh: Vec<ReplayedNonce> =
+            self.list.lock().iter().filter(written).map(|(_, found)| *found).collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let mut nonces = ReplayedNonces::since(oldest_ms);
+        nonces.read(place.env(), edits_dir)?;
+        fresh.into_iter().for_each(|found| nonces.add(found));
+        nonces.keep(place, edits_dir, &mut self.in_doubt.lock())?;
+        self.list.lock().retain(|(seq, _)| *seq > up_to);
+        Ok(())
     }
 }
 
@@ -131,7 +210,7 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<ReplayedNonce>> {
 
 #[cfg(test)]
 mod tests {
-    use halcyon_env::sim::SimFileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 
     use super::*;
 
@@ -139,21 +218,80 @@ mod tests {
         ReplayedNonce { nonce: Nonce { group: 9, nonce }, write_time_ms }
     }
 
+    fn place(env: &Env) -> OpeningDir {
+        env.fs.create_dir_all(Path::new("/region")).unwrap();
+        OpeningDir::begin(env, Path::new("/region"), Path::new("/archive")).unwrap()
+    }
+
+    fn read(env: &Env, dir: &Path, oldest_ms: i64) -> ReplayedNonces {
+        let mut nonces = ReplayedNonces::since(oldest_ms);
+        nonces.read(env, dir).unwrap();
+        nonces
+    }
+
     #[test]
     fn kept_until_they_are_too_old() {
         let fs = SimFileSystem::new();
-        let (env, dir) = (fs.env(), Path::new("/edits"));
-        env.fs.create_dir_all(dir).unwrap();
-        let mut nonces = ReplayedNonces::read(&env, dir, 100).unwrap();
+        let (env, dir) = (fs.env(), Path::new("/region/edits"));
+        let (place, mut doubt) = (place(&env), None);
+        let mut nonces = read(&env, dir, 100);
         [found(1, 99), found(0, 200), found(2, 100), found(3, 300)].into_iter().for_each(|n| nonces.add(n));
-        nonces.keep(&env, dir).unwrap();
+        nonces.keep(&place, dir, &mut doubt).unwrap();
         assert_eq!(nonces.into_vec(), [found(2, 100), found(3, 300)]);
-        let later = ReplayedNonces::read(&env, dir, 300).unwrap();
-        later.keep(&env, dir).unwrap();
+        let later = read(&env, dir, 300);
+        later.keep(&place, dir, &mut doubt).unwrap();
         assert_eq!(later.into_vec(), [found(3, 300)]);
-        let last = ReplayedNonces::read(&env, dir, 301).unwrap();
-        last.keep(&env, dir).unwrap();
+        let last = read(&env, dir, 301);
+        last.keep(&place, dir, &mut doubt).unwrap();
         assert!(!env.fs.exists(&dir.join(FILE_NAME)).unwrap(), "no nonces, no file");
+    }
+
+    #[test]
+    fn what_is_not_durable_yet_is_kept_later() {
+        let fs = SimFileSystem::new();
+        let (env, dir) = (fs.env(), Path::new("/region/edits"));
+        let (place, fresh) = (place(&env), FreshNonces::default());
+        for nonce in 1..=3 {
+            fresh.add(SeqId::new(10 + nonce), found(nonce, 100));
+        }
+        fresh.keep(&place, dir, SeqId::new(12), 0).unwrap();
+        assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100)]);
+        fs.inject(Fault::new(Operation::Rename, "nonces-"));
+        fresh.keep(&place, dir, SeqId::new(13), 0).unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        fresh.keep(&place, dir, SeqId::new(13), 0).unwrap();
+        assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100), found(3, 100)]);
+    }
+
+    /// A server stands still in a flush, and its region is opened elsewhere.
+    #[test]
+    fn a_server_that_lost_the_region_keeps_nothing() {
+        let fs = SimFileSystem::new();
+        let (env, dir) = (fs.env(), Path::new("/region/edits"));
+        let (lost, fresh) = (place(&env), FreshNonces::default());
+        fresh.add(SeqId::new(5), found(1, 100));
+        let (held, newer) = (place(&env), FreshNonces::default());
+        newer.add(SeqId::new(9), found(2, 200));
+        newer.keep(&held, dir, SeqId::new(9), 0).unwrap();
+        fresh.keep(&lost, dir, SeqId::new(5), 0).unwrap_err();
+        assert_eq!(read(&env, dir, 0).into_vec(), [found(2, 200)]);
+    }
+
+    /// Each answer of the file system may be late. A file of an earlier attempt does not come over that of a later one.
+    #[test]
+    fn a_rename_that_is_carried_out_late_takes_nothing_back() {
+        let fs = SimFileSystem::hdfs(1);
+        let (env, dir) = (fs.env(), Path::new("/region/edits"));
+        let (place, fresh) = (place(&env), FreshNonces::default());
+        fresh.add(SeqId::new(5), found(1, 100));
+        fs.inject(Fault::new(Operation::Rename, "nonces-").but_done_later());
+        fs.inject(Fault::new(Operation::Remove, "nonces-"));
+        fresh.keep(&place, dir, SeqId::new(5), 0).unwrap_err();
+        assert_eq!(fs.faults_hit(), 2);
+        fresh.add(SeqId::new(6), found(2, 100));
+        fresh.keep(&place, dir, SeqId::new(6), 0).unwrap();
+        fs.deliver_late();
+        assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100)]);
     }
 
     #[test]
@@ -169,6 +307,6 @@ mod tests {
             assert!(decode(dir, &whole[..at]).is_err(), "cut at {at}");
         }
         env.fs.replace(&dir.join(FILE_NAME), &whole[1..]).unwrap();
-        assert!(ReplayedNonces::read(&env, dir, 0).unwrap().into_vec().is_empty());
+        assert!(read(&env, dir, 0).into_vec().is_empty());
     }
 }

@@ -26,6 +26,7 @@ use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;
 use crate::open::{compacted_inputs, highest_seq, names_in_store, new_store};
 use crate::region::{Counters, Region, RegionServices};
+use crate::replayed_nonces::FreshNonces;
 use crate::row_lock::RowLocks;
 use crate::store::{StoreFile, StoreFileName, StoreFileOpener};
 
@@ -83,6 +84,7 @@ impl Region {
             key_samples: KeySamples::default(),
             loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
+            fresh_nonces: FreshNonces::default(),
             archive_dir: layout::archive_region_dir(root, info.table(), primary.encoded_name()),
             watch: env.watch(),
             place: None,

@@ -5,6 +5,7 @@
 //! daughters         <family>/<hfile>.<parent>     a reference to the half below, and one to the half above
 //! merged region     <family>/<hfile>.<parent>     a reference to all of it, of each file of each parent
 //! all of them       recovered.edits/<n>.seqid     where the parents' sequence ids ended
+//!                   recovered.edits/halcyon.nonces   of operations that clients may repeat
 //! ```
 //!
 //! The children are made in a directory of their own below `.tmp` of the (first) parent and are renamed into place when they
@@ -30,6 +31,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescri
 use crate::open::{RECOVERED_EDITS, highest_marker, names_in_store, open_files};
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
+use crate::replayed_nonces::ReplayedNonces;
 use crate::store::file_list::{Listed, write_first};
 use crate::store::{Reference, Store, StoreFile, StoreFileName, StoreFileOpener, StoreView};
 
@@ -180,11 +182,15 @@ fn refer(
         Region::create_in(env, &staging.path(child.encoded_name()), child, table.families())?;
     }
     let mut highest = SeqId::ZERO;
+    let oldest_ms = env.clock.now_ms().saturating_sub(services.settings.nonce_age_max.as_millis() as i64);
+    let mut nonces = ReplayedNonces::since(oldest_ms);
     // Of stores that go by one: directory and files.
     let mut lists: BTreeMap<PathBuf, Vec<Listed>> = BTreeMap::new();
     for parent in parents {
         for (env, root) in marker_root.into_iter().chain([(env, root)]) {
-            highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
+            let edits_dir = parent.dir(root).join(RECOVERED_EDITS);
+            highest = highest.max(highest_marker(env, &edits_dir)?);
+            nonces.read(env, &edits_dir)?;
         }
         for family in table.families() {
             let tracker = table.store_file_tracker(family)?;
@@ -210,6 +216,7 @@ fn refer(
         write_first(env, &dir, files)?;
     }
     for child in children {
+        nonces.keep_first(env, &staging.path(child.encoded_name()).join(RECOVERED_EDITS))?;
         let (env, dir) = match marker_root {
             Some((env, root)) => (env, child.dir(root)),
             None => (env, staging.path(child.encoded_name())),

@@ -23,6 +23,7 @@ use crate::api::{ClusterIds, Mutation, MutationKind, MutationResult, Nonce, Read
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
 use crate::region::Region;
+use crate::replayed_nonces::ReplayedNonce;
 
 /// What became of a batch.
 pub struct BatchOutcome {
@@ -340,6 +341,7 @@ impl Region {
             }
             self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
         })?;
+        self.fresh_nonces.add(write.seq(), ReplayedNonce { nonce, write_time_ms: edits.clock_ms });
         me.is_at(&activity::INSERT_INTO_MEMSTORE);
         insert_all(prepared, write.seq());
         me.is_idle();

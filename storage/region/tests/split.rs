@@ -167,6 +167,31 @@ fn lab() -> (Lab, Rows, RegionInfo) {
     (lab, rows, parent)
 }
 
+/// A client that has no answer may repeat its call after the region was split or merged: then a daughter gets it.
+#[test]
+fn daughters_know_the_operations_that_their_parent_has_done() {
+    let (lab, _, parent) = lab();
+    let region = lab.open(&parent).unwrap();
+    let nonce = Nonce { group: 4, nonce: 77 };
+    let cell = parse_cell("r10", "f:a=1", CellType::Put, true);
+    let append = mutation(MutationKind::Append, b"r10", vec![cell]);
+    let outcome = region.mutate(vec![append], false, nonce, ReadMode::AnyDisk).unwrap();
+    lab.services.wal.drive();
+    outcome.ticket.wait().unwrap();
+    region.close(false).unwrap();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    for daughter in &daughters {
+        let region = lab.open(daughter).unwrap();
+        compact(&region);
+        region.close(false).unwrap();
+        let known: Vec<Nonce> = region.take_replayed_nonces().iter().map(|found| found.nonce).collect();
+        assert_eq!(known, [nonce]);
+    }
+    let merged = lab.open(&lab.merge(&daughters).unwrap()).unwrap();
+    let known = merged.take_replayed_nonces();
+    assert!(!known.is_empty() && known.iter().all(|found| found.nonce == nonce));
+}
+
 #[test]
 fn daughters_read_their_halves_and_write_their_own() {
     let (lab, mut rows, parent) = lab();

@@ -14,8 +14,11 @@ use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
 use prost::Message;
 
+use crate::calls::Caller;
+use crate::clients::specifier;
 use crate::master::{MasterProcess, Serving};
 use crate::server::{Life, ModelServer};
+use crate::told;
 use crate::world::{Event, Flaw, State, World};
 
 /// A session with the coordination service.
@@ -24,8 +27,10 @@ const SESSION: Duration = Duration::from_secs(6);
 const FAULTS_TIME: Duration = Duration::from_secs(30);
 /// All is open again within this time after the faults.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
-/// Rows that a client writes one after the other.
-const WRITES_MAX: usize = 20;
+/// Operations of a client, one after the other.
+const OPERATIONS_MAX: usize = 20;
+/// Clients end within this time after all is open.
+const CLIENTS_TIME: Duration = Duration::from_secs(60);
 const DATA_NODES: usize = 4;
 const SERVERS_MAX: usize = 6;
 const TABLES: [&str; 2] = ["t", "u"];
@@ -102,12 +107,14 @@ impl Cluster {
             self.have_a_server();
             why = self.what_is_missing();
         }
+        let settled = Duration::from_nanos(self.world.now_ns() - begun_ns);
+        self.wait_for_clients();
         self.check_end();
         let (turns, steps) = self.world.threads.turns_and_steps();
         Report {
             trace: self.world.threads.trace(),
             simulated: self.world.threads.now(),
-            settled: Duration::from_nanos(self.world.now_ns() - begun_ns),
+            settled,
             turns,
             steps,
             counts: self.world.lock().counts.clone(),
@@ -374,6 +381,8 @@ impl Cluster {
         match (choice, victim) {
             (0..14, Some(server)) if is_calm => self.write_at(&server),
             (38..40, _) if self.world.options.is_real => self.disturb_hdfs(),
+            (40..45, _) if self.world.options.is_real => self.split_region(),
+            (45..50, _) if self.world.options.is_real => self.merge_regions(),
             (0..5, Some(server)) if up.len() > 1 => {
                 self.tell(|| format!("{server} is killed"));
                 self.kill_server(&server);
@@ -447,11 +456,10 @@ impl Cluster {
     fn use_real(&self, server: &ServerName, region: &RegionInfo) {
         let (choice, upkeep, count) = {
             let mut state = self.world.lock();
-            (state.dice.below(10), state.dice.below(3), state.dice.between(1, WRITES_MAX))
+            (state.dice.below(10), state.dice.below(3), state.dice.between(1, OPERATIONS_MAX))
         };
         match choice {
-            0..6 => self.world.begin_writes(server, region, count),
-            6..8 => self.world.begin_read(server, region),
+            0..8 => self.world.begin_client(region.table(), count),
             _ => self.world.begin_upkeep(server, region, upkeep),
         }
     }
@@ -473,12 +481,54 @@ impl Cluster {
         drop(serving.service.call(a_call("MoveRegion", &request))); // nobody waits for the answer
     }
 
+    /// A row that begins the second daughter is chosen by the seed.
+    fn split_region(&self) {
+        let (Some(serving), regions) = (self.serving(), self.regions()) else { return };
+        let row = format!("{:02}", self.world.lock().dice.below(100)).into_bytes();
+        let mut regions: Vec<_> = regions.iter().filter(|it| it.contains_row(&row)).collect();
+        regions.retain(|region| region.start_key() != &row && !region.table().is_system());
+        if regions.is_empty() || regions.len() > TABLES.len() {
+            return; // meta is read while it changes
+        }
+        let region = regions[self.world.lock().dice.below(regions.len())];
+        self.tell(|| format!("{region} is to be split at {}", row.escape_ascii()));
+        let request = pb::SplitTableRegionRequest {
+            region_info: region.to_pb(),
+            split_row: Some(row.into()),
+            ..Default::default()
+        };
+        drop(serving.service.call(a_call("SplitRegion", &request)));
+    }
+
+    /// Two neighbours, or three, are merged.
+    fn merge_regions(&self) {
+        let (Some(serving), mut regions) = (self.serving(), self.regions()) else { return };
+        regions.retain(|region| !region.table().is_system());
+        regions.sort();
+        let (at, count) = {
+            let mut state = self.world.lock();
+            (state.dice.below(regions.len().max(1)), state.dice.between(2, 3))
+        };
+        let chosen = regions.iter().skip(at).take_while(|it| it.table() == regions[at].table());
+        let chosen: Vec<_> = chosen.take(count).collect();
+        if chosen.len() < 2 {
+            return;
+        }
+        self.tell(|| format!("{chosen:?} are to be merged"));
+        let specifier = |region: &&RegionInfo| specifier(region);
+        let request = pb::MergeTableRegionsRequest {
+            region: chosen.iter().map(specifier).collect(),
+            ..Default::default()
+        };
+        drop(serving.service.call(a_call("MergeTableRegions", &request)));
+    }
+
     /// Regions of the tables, as `hbase:meta` has them.
     fn regions(&self) -> Vec<RegionInfo> {
         self.meta().into_iter().map(|(region, ..)| region).collect()
     }
 
-    /// Regions of the tables with their servers and states.
+    /// Regions of the tables with their servers and states. Not those that were split: only their files are needed, perhaps.
     fn meta(&self) -> Vec<(RegionInfo, String, String)> {
         let text = |row: &[halcyon_cell::Cell], name: &[u8]| {
             let cell = row.iter().find(|cell| cell.family() == b"info" && cell.qualifier() == name);
@@ -489,6 +539,9 @@ impl Cluster {
             .filter_map(|row| {
                 let info = row.iter().find(|cell| cell.qualifier() == b"regioninfo")?;
                 let region = RegionInfo::decode_value(info.value()).expect("the master's own");
+                if region.is_split() {
+                    return None;
+                }
                 Some((region, text(row, b"sn"), text(row, b"state")))
             })
             .collect()
@@ -502,7 +555,7 @@ impl Cluster {
             let name = TableName::parse(table.as_bytes()).expect("a name");
             let family = FamilyDescriptor::new("f").expect("a name");
             let descriptor = TableDescriptor::new(name).with_family(family);
-            let key = |at: usize| Bytes::from(format!("{at:02}"));
+            let key = |at: usize| Bytes::from(format!("{:02}", at * 100 / regions));
             let request = pb::CreateTableRequest {
                 table_schema: descriptor.to_pb(),
                 split_keys: (1..regions).map(key).collect(),
@@ -564,8 +617,18 @@ impl Cluster {
             return Some(format!("procedures {procedures:?}"));
         }
         let meta = self.meta();
-        if meta.iter().filter(|(region, ..)| !region.table().is_system()).count() < TABLES.len() {
-            return Some(format!("hbase:meta has {meta:?}"));
+        for table in TABLES {
+            let regions = meta.iter().map(|(region, ..)| region).filter(|it| it.table().to_string() == table);
+            let mut regions: Vec<_> = regions.collect();
+            regions.sort_by_key(|region| region.start_key().clone());
+            let ends = regions.iter().map(|region| region.end_key().clone());
+            let starts =
+                regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
+            let begins = regions.first().is_some_and(|first| first.start_key().is_empty());
+            let is_whole = begins && ends.eq(starts);
+            if !is_whole {
+                return Some(format!("{table} has holes, or regions over each other: {regions:?}"));
+            }
         }
         let state = self.world.lock();
         for (region, server, region_state) in &meta {
@@ -581,7 +644,7 @@ impl Cluster {
         None
     }
 
-    fn check_end(&self) {
+    fn check_end(&mut self) {
         let state = self.world.lock();
         let mut places: BTreeMap<&str, u32> = BTreeMap::new();
         for server in state.servers.values().filter(|server| server.life != Life::Dead) {
@@ -616,16 +679,43 @@ impl Cluster {
         }
     }
 
-    /// Clients of real servers find all that was acknowledged.
-    fn check_rows(&self) {
+    /// Clients of real servers find all that was acknowledged, each Increment and Append once.
+    fn check_rows(&mut self) {
+        let number = self.world.lock().next_id();
+        let caller = Caller::client(number, Duration::from_secs(5), 1);
         for (region, server, _) in self.meta() {
             let name = ServerName::parse(&server).expect("it is open");
-            let acknowledged = self.world.lock().history.acknowledged.get(region.encoded_name()).cloned();
-            let acknowledged = acknowledged.unwrap_or_default();
-            let found = self.world.ids_at(&name, &region);
-            let found = found.unwrap_or_else(|error| panic!("{region} cannot be read at {name}: {error}"));
-            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
-            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+            let begun_ns = self.world.now_ns();
+            // A server may serve a region a moment after the master knows that it is open.
+            let found = loop {
+                match self.world.scan_at(&caller, &name, &region) {
+                    Ok(found) => break found,
+                    Err(failure) => {
+                        let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
+                        assert!(waited < CLIENTS_TIME, "{region} cannot be read at {name}: {failure:?}");
+                        self.pass(Duration::from_millis(100));
+                    }
+                }
+            };
+            let told = self.world.lock().told.of_region(&region);
+            if let Err(wrong) = told::check(&found, &told, &told) {
+                panic!("{region} at {name}: {wrong}");
+            }
+        }
+    }
+
+    /// Operations that were begun end, and regions are where they were.
+    fn wait_for_clients(&mut self) {
+        let begun_ns = self.world.now_ns();
+        loop {
+            let clients = self.world.lock().told.clients;
+            let missing = self.what_is_missing();
+            if clients == 0 && missing.is_none() {
+                return;
+            }
+            let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
+            assert!(waited < CLIENTS_TIME, "{waited:?} after all was open: {clients} clients, {missing:?}");
+            self.pass(Duration::from_millis(200));
         }
     }
 }

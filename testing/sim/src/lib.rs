@@ -5,6 +5,7 @@
 //! master.rs     the process of a master, with the real `halcyon_master::Master` and its threads
 //! view.rs       what a master is given: servers, orders, rows of system tables, znodes
 //! real.rs       real region servers, which take the place of the models if that is wanted; server_fs.rs their files
+//! clients.rs    clients of real servers; told.rs what they must find; calls.rs how their calls reach a server
 //! server.rs     the model of a region server, and the invariants that hold at every step
 //! process_fs.rs files as a master reaches them, over `SimFileSystem::hdfs`
 //! world.rs      what is shared, and what happens later
@@ -15,6 +16,8 @@
 //!
 //! When you add a fault, count it (`State::count`), and see in the counts of `make sim` that it comes true.
 
+mod calls;
+mod clients;
 mod cluster;
 mod entries;
 mod master;
@@ -23,6 +26,7 @@ mod real;
 mod rows;
 mod server;
 mod server_fs;
+mod told;
 mod view;
 mod world;
 

@@ -15,6 +15,8 @@ use crate::world::World;
 /// Between two attempts to take the cluster over.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const CHORE_PERIOD: Duration = Duration::from_secs(1);
+/// Between two looks for what splits and merges have left.
+const CLEANER_PERIOD: Duration = Duration::from_secs(7);
 /// How far the clocks of masters are apart.
 const CLOCKS_APART_MS: usize = 40;
 
@@ -74,6 +76,7 @@ fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
     (settings.procedure_threads, settings.region_threads, settings.split_threads) = (4, 4, 2);
     settings.epoch = view.epoch;
     settings.retry_pause_max = Duration::from_secs(2);
+    settings.cleaner_period = CLEANER_PERIOD;
     let own = world.wal_dir(&name);
     while let Err(error) = view.env.fs.create_dir_all(&own) {
         assert!(error.kind() == std::io::ErrorKind::TimedOut, "{error}");

@@ -5,14 +5,16 @@
 //!
 //! What this file keeps of a server, as [`ModelServer`](crate::server::ModelServer), is what the invariants need.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{CloseRegionRequest, OpenRegionRequest, RegionServerApi, SystemTables};
+use halcyon_contract::{
+    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionInfoResponse,
+    RegionServerApi, SystemTables,
+};
 use halcyon_env::sim::{Process, SimFileSystem, SimThreads};
 use halcyon_env::{Env, FileSystem};
 use halcyon_regionserver::{RegionServer, RegionServerSettings};
@@ -31,8 +33,6 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const PING_PERIOD: Duration = Duration::from_secs(1);
 /// A server answers nothing when its last ping is so long ago: two thirds of a session.
 const LEASE: Duration = Duration::from_secs(4);
-/// Between two writes of a client.
-const WRITE_PAUSE_MAX: Duration = Duration::from_millis(50);
 const MEMORY_BYTES: u64 = 16 << 20;
 
 pub(crate) struct RealServer {
@@ -75,7 +75,11 @@ impl World {
     /// The first thread of a server's process.
     fn live(self: &Arc<World>, env: &Env, name: &ServerName, slot: &Mutex<Option<Arc<RegionServer>>>) {
         match RegionServer::start_as(env.clone(), &self.root, None, settings(), name.clone()) {
-            Ok(server) => *slot.lock() = Some(server),
+            Ok(server) => {
+                let (world, of) = (Arc::downgrade(self), name.clone());
+                server.answer_while(move || world.upgrade().is_some_and(|world| world.may_answer(&of)));
+                *slot.lock() = Some(server);
+            }
             Err(error) => {
                 self.tell(|| format!("{name} cannot start: {error}"));
                 return self.exit(name);
@@ -127,7 +131,7 @@ impl World {
     }
 
     /// Has a thread of the server carry out a call. The answer comes into what is returned. An error: the server is not there.
-    fn begin_call<T: Send + 'static>(
+    pub(crate) fn begin_call<T: Send + 'static>(
         self: &Arc<World>,
         name: &ServerName,
         call: impl FnOnce(&Arc<World>, &Arc<RegionServer>) -> Result<T> + Send + 'static,
@@ -157,7 +161,12 @@ impl World {
     }
 
     /// Waits for what `look` finds. `Busy`: the server has died, or the time is over.
-    fn wait_for<T>(&self, name: &ServerName, time: Duration, look: impl Fn() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait_for<T>(
+        &self,
+        name: &ServerName,
+        time: Duration,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<T> {
         let begun_ns = self.now_ns();
         loop {
             SimThreads::step();
@@ -265,16 +274,42 @@ impl World {
         }
     }
 
-    /// Who had the region before can write to it no more, and its WALs are split.
+    /// As [`World::flush_region`].
+    pub(crate) fn flush_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &FlushRegionRequest,
+        epoch: u64,
+    ) -> Result<()> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let request = request.clone();
+        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::flush_region(&**server, &request))
+    }
+
+    /// As [`World::region_info`].
+    pub(crate) fn region_info_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &RegionInfoRequest,
+        epoch: u64,
+    ) -> Result<RegionInfoResponse> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let request = request.clone();
+        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::region_info(&**server, &request))
+    }
+
+    /// Who had the rows before, in this region or in another one, can write to them no more, and its WALs are split.
     pub(crate) fn check_alone_real(&self, state: &mut State, name: &ServerName, region: &RegionInfo) {
-        let encoded = region.encoded_name();
-        for (other, server) in state.servers.iter_mut().filter(|(other, _)| *other != name) {
-            if !server.regions.contains_key(encoded) {
-                continue;
-            }
+        for (other, server) in &mut state.servers {
+            let has_rows = |info: &RegionInfo| match info.encoded_name() == region.encoded_name() {
+                true => other != name,
+                false => info.table() == region.table() && info.overlaps(region),
+            };
+            let mut open = server.regions.values().map(|open| &open.info);
+            let Some(rival) = open.find(|info| has_rows(info)).cloned() else { continue };
             assert!(
                 self.is_fenced(other),
-                "{region} is at {name}, and at {other}, which is {:?} and can write to it",
+                "{region} is at {name}, and {rival} at {other}, which is {:?} and can write to it",
                 server.life
             );
             let splitting = layout::wals_dir(&self.root).join(format!("{other}-splitting"));
@@ -285,7 +320,7 @@ impl World {
             };
             let left = logs.iter().find(|log| log.name.ends_with(".meta") == region.is_meta());
             assert!(left.is_none(), "{region} is at {name} before {left:?} of {other} is split");
-            server.regions.remove(encoded);
+            server.regions.retain(|_, open| !has_rows(&open.info));
         }
     }
 
@@ -325,45 +360,6 @@ impl World {
         self.now_ns() < pinged_ns + LEASE.as_nanos() as u64
     }
 
-    /// A client writes rows, one after the other. Nobody waits for it.
-    pub(crate) fn begin_writes(self: &Arc<World>, name: &ServerName, region: &RegionInfo, count: usize) {
-        let (of, region) = (name.clone(), region.clone());
-        let _ = self.begin_call(name, move |world, server| {
-            for _ in 0..count {
-                if !world.may_answer(&of) {
-                    return Ok(());
-                }
-                let id = world.lock().next_id();
-                let (row, now_ms) = (id.to_be_bytes(), world.clock.now_ms());
-                let cell = Cell::put(&row, b"f", b"q", now_ms, b"value");
-                server.put_rows(&of, &region, vec![cell])?;
-                let mut state = world.lock();
-                state.history.acknowledged.entry(region.encoded_name().to_string()).or_default().insert(id);
-                state.count("writes");
-                drop(state);
-                world.delay(WRITE_PAUSE_MAX);
-            }
-            Ok(())
-        });
-    }
-
-    /// A client reads a region, and finds what was acknowledged before. Nobody waits for it.
-    pub(crate) fn begin_read(self: &Arc<World>, name: &ServerName, region: &RegionInfo) {
-        let (of, region) = (name.clone(), region.clone());
-        let _ = self.begin_call(name, move |world, server| {
-            if !world.may_answer(&of) {
-                return Ok(());
-            }
-            let acknowledged = world.lock().history.acknowledged.get(region.encoded_name()).cloned();
-            let found = ids(server.scan_rows(&of, &region)?);
-            let acknowledged = acknowledged.unwrap_or_default();
-            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
-            assert!(lost.is_empty(), "a read of {region} at {of} does not find {lost:?}");
-            world.lock().count("reads");
-            Ok(())
-        });
-    }
-
     /// Flushes a region, compacts it or rolls the WALs, as chance wills. Nobody waits for it.
     pub(crate) fn begin_upkeep(self: &Arc<World>, name: &ServerName, region: &RegionInfo, choice: usize) {
         let (of, region) = (name.clone(), region.clone());
@@ -377,20 +373,6 @@ impl World {
             world.lock().count(["flushes", "compactions", "rolls of WALs"][choice.min(2)]);
             Ok(())
         });
-    }
-
-    /// The rows of a region that a client finds at the server, which may serve it a moment after the master knows. `Busy`: no answer.
-    pub(crate) fn ids_at(self: &Arc<World>, name: &ServerName, region: &RegionInfo) -> Result<BTreeSet<u64>> {
-        let begun_ns = self.now_ns();
-        loop {
-            let (of, info) = (name.clone(), region.clone());
-            let found = self.ask(name, ANSWER_TIME, move |_, server| Ok(ids(server.scan_rows(&of, &info)?)));
-            let is_late = self.now_ns() - begun_ns > ANSWER_TIME.as_nanos() as u64;
-            match found {
-                Err(error) if error.kind() == ErrorKind::Moved && !is_late => self.clock.sleep(LOOK_PAUSE),
-                found => return found,
-            }
-        }
     }
 
     pub(crate) fn write_real(
@@ -446,10 +428,4 @@ impl World {
             Ok(())
         })
     }
-}
-
-/// Numbers of the rows that clients write.
-fn ids(rows: Vec<Vec<Cell>>) -> BTreeSet<u64> {
-    let id = |row: Vec<Cell>| row.first().and_then(|cell| cell.row().try_into().ok()).map(u64::from_be_bytes);
-    rows.into_iter().filter_map(id).collect()
 }

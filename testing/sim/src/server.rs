@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::OpenRegionRequest;
+use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionInfoResponse};
 use halcyon_env::{FileSystem, WritableFile};
 use halcyon_schema::{RegionInfo, ServerName};
 
@@ -329,6 +329,29 @@ impl World {
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, epoch)?;
         Ok(server.regions.values().filter(|open| open.is_granted).map(|open| open.info.clone()).collect())
+    }
+
+    /// Flushes a region. A model has nothing in memory alone.
+    pub(crate) fn flush_region(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &FlushRegionRequest,
+        epoch: u64,
+    ) -> Result<()> {
+        if self.options.is_real { self.flush_real(name, request, epoch) } else { Ok(()) }
+    }
+
+    /// What a region is. That of a model is neither split nor merged.
+    pub(crate) fn region_info(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &RegionInfoRequest,
+        epoch: u64,
+    ) -> Result<RegionInfoResponse> {
+        match self.options.is_real {
+            true => self.region_info_real(name, request, epoch),
+            false => Ok(RegionInfoResponse::default()),
+        }
     }
 
     /// Splits a WAL of a dead server.

@@ -4,20 +4,23 @@
 //! the time is over. While there are faults an order may be lost, come late, or be carried out without an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellComparator, Error, ErrorKind, LATEST_TIMESTAMP, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
     OpenRegionResponse, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers,
     ServerReport, Standing, SystemTables, WalFiles,
 };
-use halcyon_env::sim::SimThreads;
+use halcyon_env::sim::{SimFileSystem, SimThreads};
 use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
-use halcyon_region::Region;
+use halcyon_memstore::ChunkPool;
+use halcyon_region::{MobFileCache, Region, RegionServices, RegionSettings};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor};
+use halcyon_wal::{Wal, WalConfig};
 use parking_lot::Mutex;
 
 use crate::process_fs::ProcessFs;
@@ -31,6 +34,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The way of a message.
 const WAY_MAX: Duration = Duration::from_millis(3);
+/// Of what the files of closed regions are worked on with.
+const CACHE_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: usize = 64 << 10;
+const MOB_FILES_MAX: usize = 10;
 /// One order in so many has a fault.
 const FAULT_ONE_IN: usize = 25;
 
@@ -313,6 +320,22 @@ fn not_simulated<T>(what: &str) -> Result<T> {
     Err(Error::invalid(format!("{what} is not simulated")))
 }
 
+impl View {
+    /// For files of regions that are closed: nothing is written to this WAL.
+    fn file_services(&self) -> Result<RegionServices> {
+        let wal = WalConfig::new(PathBuf::from("/WALs"), PathBuf::from("/oldWALs"), "files");
+        Ok(RegionServices {
+            env: self.env.clone(),
+            wal: Wal::open(SimFileSystem::new().env(), wal)?,
+            cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            mob_files: MobFileCache::new(MOB_FILES_MAX, 0.5),
+            chunks: ChunkPool::new(CHUNK_BYTES, 0),
+            settings: RegionSettings::default(),
+            wal_root: None,
+        })
+    }
+}
+
 impl RegionFiles for View {
     fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
         if self.world.options.is_real {
@@ -321,12 +344,26 @@ impl RegionFiles for View {
         Ok(self.env.fs.create_dir_all(&region.dir(&self.world.root))?)
     }
 
-    fn split_region_files(&self, _: &TableDescriptor, _: &RegionInfo, _: &[RegionInfo; 2]) -> Result<()> {
-        not_simulated("a split of a region")
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        Region::split_files(&self.file_services()?, &self.world.root, table, parent, daughters)?;
+        self.world.lock().count("splits");
+        Ok(())
     }
 
-    fn merge_region_files(&self, _: &TableDescriptor, _: &[RegionInfo], _: &RegionInfo) -> Result<()> {
-        not_simulated("a merge of regions")
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        Region::merge_files(&self.file_services()?, &self.world.root, table, parents, merged)?;
+        self.world.lock().count("merges");
+        Ok(())
     }
 
     fn copy_file(&self, _: &dyn ReadableFile, _: &Path) -> Result<()> {
@@ -442,12 +479,14 @@ impl RegionServerApi for Reached {
         result
     }
 
-    fn flush_region(&self, _: &FlushRegionRequest) -> Result<()> {
-        self.view.call(&self.server, || Ok(()))
+    fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
+        let (view, world) = (&self.view, &self.view.world);
+        view.call(&self.server, || world.flush_region(&self.server, request, view.epoch))
     }
 
-    fn region_info(&self, _: &RegionInfoRequest) -> Result<RegionInfoResponse> {
-        self.view.call(&self.server, || Ok(RegionInfoResponse::default()))
+    fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        let (view, world) = (&self.view, &self.view.world);
+        view.call(&self.server, || world.region_info(&self.server, request, view.epoch))
     }
 
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {

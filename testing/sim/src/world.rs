@@ -20,6 +20,7 @@ use crate::process_fs::no_answer;
 use crate::real::RealServer;
 use crate::rows;
 use crate::server::{Life, ModelServer, Order};
+use crate::told::Told;
 
 /// So long a call of the NameNode may take.
 const CALL_TIME: Duration = Duration::from_secs(1);
@@ -106,6 +107,8 @@ pub(crate) struct State {
     /// What the master keeps in its own region.
     pub(crate) store: Vec<Cell>,
     pub(crate) history: History,
+    /// What clients of real servers were told.
+    pub(crate) told: Told,
     pub(crate) events: BTreeMap<(u64, u64), Event>,
     events_count: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
@@ -121,7 +124,7 @@ pub(crate) type LateChange = Box<dyn FnOnce(&SimFileSystem) -> std::io::Result<(
 /// What must not be forgotten.
 #[derive(Default)]
 pub(crate) struct History {
-    /// Acknowledged writes of each region.
+    /// Acknowledged writes of each region of a model.
     pub(crate) acknowledged: BTreeMap<String, BTreeSet<u64>>,
     /// The last open sequence number of each region.
     pub(crate) open_seqs: BTreeMap<String, u64>,
@@ -144,6 +147,7 @@ impl World {
             meta_at: None,
             store: Vec::new(),
             history: History::default(),
+            told: Told::default(),
             events: BTreeMap::new(),
             events_count: 0,
             counts: BTreeMap::new(),

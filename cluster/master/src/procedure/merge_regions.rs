@@ -31,6 +31,8 @@ pub(crate) struct MergeRegions {
     parents: Vec<RegionInfo>,
     /// Of the first attempt; its region id is decided in `prepare`.
     first_merged: RegionInfo,
+    /// Whose files are made, so that it may be in meta.
+    merged: Option<RegionInfo>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -79,7 +81,7 @@ impl MergeRegions {
         if let Some(replica) = parents.iter().find(|region| region.replica_id() != 0) {
             return refuse(format!("Can't merge non-default replicas; {}", replica.described()));
         }
-        Ok(MergeRegions { first_merged: around(&parents), parents: sorted(parents) })
+        Ok(MergeRegions { first_merged: around(&parents), parents: sorted(parents), merged: None })
     }
 
     /// Whether merges are on, for the cluster and for the table. HBase asks when a request comes, and again when it begins.
@@ -106,7 +108,7 @@ impl MergeRegions {
     pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
         let payload: Payload = payload(KIND, bytes)?;
         let first_merged = RegionInfo::from_pb(&payload.merged)?;
-        Ok(MergeRegions { parents: infos(&payload.parents)?, first_merged })
+        Ok(MergeRegions { parents: infos(&payload.parents)?, first_merged, merged: None })
     }
 
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
@@ -200,7 +202,8 @@ impl Procedure for MergeRegions {
 
     /// Until the write to meta that puts the new in the place of the old.
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
-        core.table(self.first_merged.table()).is_ok_and(|entry| self.made(&entry).is_none())
+        let is_there = || core.table(self.first_merged.table()).map(|entry| self.made(&entry).is_some());
+        self.merged.is_none() && !is_there().unwrap_or(true)
     }
 
     fn undo(&mut self, core: &MasterState) -> Result<()> {
@@ -258,6 +261,16 @@ impl MergeRegions {
         if self.made(&core.locked_table(table)?).is_some() {
             return Ok(()); // done before a crash
         }
+        let merged = match self.merged.clone() {
+            Some(merged) => merged,
+            None => self.make_merged(core)?,
+        };
+        self.merged = Some(merged.clone());
+        self.write_meta(core, merged).map_err(new_regions::in_doubt)
+    }
+
+    fn make_merged(&self, core: &MasterState) -> Result<RegionInfo> {
+        let table = self.first_merged.table();
         for parent in &self.parents {
             janitor::end_merge(core, parent)?;
         }
@@ -271,7 +284,11 @@ impl MergeRegions {
         let first = std::slice::from_ref(&self.first_merged);
         let merged = new_regions::of_next_attempt(core, first)?.remove(0);
         core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &merged)?;
-        let mut entry = core.locked_table(table)?;
+        Ok(merged)
+    }
+
+    fn write_meta(&self, core: &MasterState, merged: RegionInfo) -> Result<()> {
+        let mut entry = core.locked_table(self.first_merged.table())?;
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
         core.meta_put_together(|timestamp| meta::merge_regions(&self.parents, &merged, open_seq, timestamp))?;

@@ -5,6 +5,11 @@
 //! either and use their names again, because a removal whose answer was lost may be carried out when the region is open.
 //! So each attempt takes names that no attempt has used: the region id, which is part of the name, goes up by one. What
 //! was left is removed when its names are not needed any more, after the write to meta or when the procedure is undone.
+//!
+//! The write to meta may be done although it ends with an error: its answer is lost, or it is carried out later. From there on there is
+//! no other attempt, and no way back: the regions of two attempts would be in meta, over each other. The same write is
+//! repeated until it has an answer. A later master reads in meta what was done. It has called the server of `hbase:meta`,
+//! so that takes no write of an earlier master any more.
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_schema::RegionInfo;
@@ -51,6 +56,14 @@ pub(super) fn remove_before(core: &MasterState, first: &[RegionInfo], made: &Reg
 /// Removes what all attempts have left. May run twice.
 pub(super) fn remove_all(core: &MasterState, first: &[RegionInfo]) -> Result<()> {
     remove(core, first, attempts(core, first)?)
+}
+
+/// The error of a write to meta that may have been done: nothing is undone, and the same write is repeated.
+pub(super) fn in_doubt(error: Error) -> Error {
+    match error.kind().is_permanent() {
+        true => Error::new(ErrorKind::Busy, error.message()),
+        false => error,
+    }
 }
 
 /// The last first: after an error the others are still found.

@@ -33,6 +33,8 @@ pub(crate) struct SplitRegion {
     row: Option<Bytes>,
     /// Of the first attempt, decided in `prepare`.
     first_daughters: [RegionInfo; 2],
+    /// Whose files are made, so that they may be in meta.
+    made: Option<[RegionInfo; 2]>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -47,13 +49,14 @@ struct Payload {
 
 impl SplitRegion {
     pub(crate) fn new(parent: RegionInfo, row: Option<Bytes>) -> SplitRegion {
-        SplitRegion { first_daughters: [parent.clone(), parent.clone()], parent, row }
+        SplitRegion { first_daughters: [parent.clone(), parent.clone()], parent, row, made: None }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<SplitRegion> {
         let payload: Payload = payload(KIND, bytes)?;
         let first_daughters = [RegionInfo::from_pb(&payload.first)?, RegionInfo::from_pb(&payload.second)?];
-        Ok(SplitRegion { parent: RegionInfo::from_pb(&payload.parent)?, row: None, first_daughters })
+        let (parent, row, made) = (RegionInfo::from_pb(&payload.parent)?, None, None);
+        Ok(SplitRegion { parent, row, first_daughters, made })
     }
 
     /// Checked in the order and with the words of `SplitTableRegionProcedure.checkSplittable`.
@@ -146,7 +149,8 @@ impl Procedure for SplitRegion {
 
     /// Until the write to meta that puts the new in the place of the old.
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
-        core.table(self.parent.table()).is_ok_and(|entry| entry.regions.contains_key(&self.parent))
+        let is_there = || core.table(self.parent.table()).map(|it| it.regions.contains_key(&self.parent));
+        self.made.is_none() && is_there().unwrap_or(false)
     }
 
     fn undo(&mut self, core: &MasterState) -> Result<()> {
@@ -192,12 +196,21 @@ impl SplitRegion {
 
 impl SplitRegion {
     fn replace(&mut self, core: &MasterState) -> Result<()> {
+        if !core.locked_table(self.parent.table())?.regions.contains_key(&self.parent) {
+            return Ok(()); // done before a crash: what is in its place has other flags
+        }
+        let daughters = match self.made.clone() {
+            Some(daughters) => daughters,
+            None => self.make_daughters(core)?,
+        };
+        self.made = Some(daughters.clone());
+        self.write_meta(core, daughters).map_err(new_regions::in_doubt)
+    }
+
+    fn make_daughters(&self, core: &MasterState) -> Result<[RegionInfo; 2]> {
         let (table, parent) = (self.parent.table(), std::slice::from_ref(&self.parent));
         janitor::end_merge(core, &self.parent)?;
         let entry = core.locked_table(table)?;
-        if !entry.regions.contains_key(&self.parent) {
-            return Ok(()); // done before a crash: what is in its place has other flags
-        }
         // Opened first, so that edits of a life before are in its files.
         regions::ensure_open(core, &self.parent, &entry.descriptor)?;
         regions::mark(core, table, parent, RegionState::Splitting);
@@ -205,7 +218,11 @@ impl SplitRegion {
         let made = new_regions::of_next_attempt(core, &self.first_daughters)?;
         let daughters: [RegionInfo; 2] = made.try_into().expect("as many as in the first attempt");
         core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &daughters)?;
-        let mut entry = core.locked_table(table)?;
+        Ok(daughters)
+    }
+
+    fn write_meta(&self, core: &MasterState, daughters: [RegionInfo; 2]) -> Result<()> {
+        let mut entry = core.locked_table(self.parent.table())?;
         let known = entry.regions.remove(&self.parent).expect("the lock of the table is held");
         let split = self.parent.clone().with_flags(true, true);
         let copies = entry.descriptor.region_replication();

@@ -68,6 +68,8 @@ pub enum ServerFault {
     Refuses,
     /// It does not answer.
     Hangs,
+    /// It does its work, and the answer is lost, once.
+    AnswerLost,
 }
 
 const META: &str = "1588230740";
@@ -113,7 +115,7 @@ impl FakeRegionServer {
     fn fault(&self, method: &'static str) -> Result<()> {
         loop {
             match self.faults.lock().get(method) {
-                None => return Ok(()),
+                None | Some(ServerFault::AnswerLost) => return Ok(()),
                 Some(ServerFault::Fails) => {
                     return Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{method} fails")));
                 }
@@ -122,6 +124,15 @@ impl FakeRegionServer {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    fn answer(&self, method: &'static str) -> Result<()> {
+        let mut faults = self.faults.lock();
+        if faults.get(method) != Some(&ServerFault::AnswerLost) {
+            return Ok(());
+        }
+        faults.remove(method);
+        Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{method}: no answer")))
     }
 
     pub fn online_names(&self) -> BTreeSet<String> {
@@ -434,7 +445,8 @@ impl SystemTables for FakeRegionServer {
 
     fn meta_put_together(&self, _at: &ServerName, cells: Vec<Cell>) -> Result<()> {
         self.fault("meta_put_together")?;
-        self.put_rows(META, cells)
+        self.put_rows(META, cells)?;
+        self.answer("meta_put_together")
     }
 
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {

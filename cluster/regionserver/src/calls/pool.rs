@@ -155,7 +155,7 @@ impl DiskPool {
         self.0.start_waiting(&mut self.0.state.lock());
     }
 
-    /// Runs `work` on a thread that may block.
+    /// Runs `work` on a thread that may block. Where no runtime is, that is the thread of whoever waits.
     pub(crate) async fn run<T, F>(&self, permit: Permit, work: F) -> Result<T, RpcError>
     where
         T: Send + 'static,
@@ -167,10 +167,9 @@ impl DiskPool {
             give_back_now_and_then(permit.answer_bytes);
             result
         };
-        let running = match self.0.threads.get() {
-            Some(threads) => threads.spawn_blocking(work),
-            None => tokio::task::spawn_blocking(work),
-        };
+        let threads = self.0.threads.get().cloned().or_else(|| Handle::try_current().ok());
+        let Some(threads) = threads else { return work() };
+        let running = threads.spawn_blocking(work);
         match running.await {
             Ok(result) => result,
             Err(error) => Err(RpcError::io(format!("the call was lost inside the server: {error}"))),

@@ -260,6 +260,13 @@ impl RegionTable {
         name.is_some_and(|name| matches!(self.slots.read().get(&name), Some(Slot::Opening)))
     }
 
+    /// Whether the region is being opened or closed.
+    pub(crate) fn is_changing(&self, encoded: &str) -> bool {
+        let name = EncodedName::new(encoded.as_bytes());
+        let is_online = |slot: &Slot| matches!(slot, Slot::Online(_));
+        name.is_some_and(|name| self.slots.read().get(&name).is_some_and(|slot| !is_online(slot)))
+    }
+
     /// Remembers for a while where a region went that is closed now, so that clients are told.
     pub(crate) fn note_moved(&self, encoded: &str, to: &ServerName, open_seq_num: u64, now_ns: u64) {
         let Some(name) = EncodedName::new(encoded.as_bytes()) else { return };

@@ -91,7 +91,7 @@ impl Orders {
             tracing::warn!(class = run.class, procedure = run.order.procedure, %error, "a remote procedure failed");
         }
         let request = pb::ReportProcedureDoneRequest { result: vec![result_of(server, run, result)] };
-        self.tell(server, "the end of a procedure", |master| master.procedures_done(&request));
+        self.tell(server, "the end of a procedure", &|| true, |master| master.procedures_done(&request));
         Then::Done
     }
 }

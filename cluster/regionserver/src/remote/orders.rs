@@ -246,15 +246,16 @@ impl Orders {
         }
     }
 
-    /// Tells the master until it has taken it. False if it refused, or if the server ends.
+    /// Tells the master until it has taken it. False if it refused, or if the server ends, or if it is not so any more.
     pub(super) fn tell(
         &self,
         server: &RegionServer,
         what: &str,
+        is_so: &dyn Fn() -> bool,
         call: impl Fn(&MasterLink) -> std::result::Result<(), MasterError>,
     ) -> bool {
         let mut pause = PAUSE_MIN;
-        loop {
+        while is_so() {
             match call(&self.master) {
                 Ok(()) => return true,
                 Err(MasterError::Dead(why)) => {
@@ -275,6 +276,7 @@ impl Orders {
                 return false;
             }
         }
+        false
     }
 
     fn work(&self, server: &Arc<RegionServer>, job: Job) {

@@ -22,29 +22,41 @@ impl Orders {
             tracing::warn!(%region, procedure = open.order.procedure, "an order to open a region comes behind a later one");
             return Then::Done;
         }
+        let name = region.encoded_name();
+        if server.regions.is_changing(name) {
+            return Then::Again(BUSY_PAUSE); // a failure would say that the region is not here
+        }
+        // One that is open is reported as such again. It needs no descriptor, so it cannot fail: the master would have it opened
+        // elsewhere. Meanwhile it may be closed, and opened again: then the report is out of date.
+        let known = server.regions.get(name);
+        let is_so = || match &known {
+            Some(known) => server.regions.get(name).is_some_and(|online| Arc::ptr_eq(known, &online)),
+            None => true, // nobody closes it before
+        };
         let announce = |seq: u64| {
             let transition = transition(TransitionCode::Opened, region, Some(seq), open.order);
-            if self.tell_transition(server, transition) {
+            if self.tell_transition(server, transition, &is_so) {
                 return Ok(());
             }
             Err(Error::new(ErrorKind::Stopping, "the master did not take the report that the region is open"))
         };
-        let opened = self
-            .descriptor(server, region.table())
-            .and_then(|table| server.open_region_announced(region, &Arc::new(table), &announce));
+        let table = match &known {
+            Some(online) => Ok(online.region.table().clone()),
+            None => self.descriptor(server, region.table()).map(Arc::new),
+        };
+        let opened = table.and_then(|table| server.open_region_announced(region, &table, &announce));
         let error = match opened {
             Ok(_) => return Then::Done,
             Err(error) => error,
         };
         match error.kind() {
             ErrorKind::Busy => Then::Again(BUSY_PAUSE),
+            ErrorKind::Stopping if server.is_serving() && !is_so() => Then::Again(BUSY_PAUSE),
             ErrorKind::Stopping => Then::Done, // the master knows, or this server ends
             _ => {
                 tracing::error!(%region, %error, "a region cannot be opened here");
-                self.tell_transition(
-                    server,
-                    transition(TransitionCode::FailedOpen, region, None, open.order),
-                );
+                let failed = transition(TransitionCode::FailedOpen, region, None, open.order);
+                self.tell_transition(server, failed, &|| true);
                 Then::Done
             }
         }
@@ -76,7 +88,8 @@ impl Orders {
         if let Some(destination) = &close.destination {
             server.regions.note_moved(name, destination, open_seq.get(), server.env.clock.monotonic_ns());
         }
-        self.tell_transition(server, transition(TransitionCode::Closed, &region, None, close.order));
+        let closed = transition(TransitionCode::Closed, &region, None, close.order);
+        self.tell_transition(server, closed, &|| true);
         Then::Done
     }
 
@@ -102,12 +115,18 @@ impl Orders {
         Ok(descriptor)
     }
 
-    fn tell_transition(&self, server: &RegionServer, transition: pb::RegionStateTransition) -> bool {
+    /// Again and again, while `is_so`.
+    fn tell_transition(
+        &self,
+        server: &RegionServer,
+        transition: pb::RegionStateTransition,
+        is_so: &dyn Fn() -> bool,
+    ) -> bool {
         let request = pb::ReportRegionStateTransitionRequest {
             server: server.server_name().to_pb(),
             transition: vec![transition],
         };
-        self.tell(server, "a transition of a region", |master| master.transition(&request))
+        self.tell(server, "a transition of a region", is_so, |master| master.transition(&request))
     }
 
     /// Proposes a split (`READY_TO_SPLIT`). The master makes the daughters, or does not. Not repeated after an error: the

@@ -25,7 +25,7 @@ use halcyon_schema::layout;
 use prost::Message;
 
 use super::name::StoreFileName;
-use crate::place::{OpeningDir, StagingDir, random_name, remove_if_there};
+use crate::place::{OpeningDir, StagingDir, random_name, remove_if_there, write_file};
 
 /// In the directory of a family. Names with a dot are no store files.
 pub(crate) const DIR: &str = layout::FILE_LIST;
@@ -220,13 +220,6 @@ fn make_dir(env: &Env, dir: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
         _ => Ok(dir.parent().map_or(Ok(()), |family_dir| env.fs.sync_dir(family_dir))?),
     }
-}
-
-fn write_file(env: &Env, path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = env.fs.create(path)?;
-    file.write_all(bytes)?;
-    file.sync()?;
-    Ok(file.close()?)
 }
 
 fn now_ms(env: &Env) -> u64 {
