@@ -1,6 +1,6 @@
 //! DataNodes that die and freeze under files that are being written. There are four; the default replication is three.
 
-use halcyon_env::WritableFile;
+use halcyon_env::{WritableFile, spawn_thread};
 
 use super::*;
 
@@ -158,8 +158,11 @@ fn logs_are_sealed_while_their_datanode_is_frozen() {
     cluster("freeze", "datanode3");
     SystemClock::new().sleep(Duration::from_secs(5)); // they are stale then
     let (ms, sealed) = ms_of(|| {
-        let sealing: Vec<_> =
-            logs.iter().cloned().map(|log| std::thread::spawn(move || connect().seal(&log))).collect();
+        let sealing: Vec<_> = logs
+            .iter()
+            .cloned()
+            .map(|log| spawn_thread("sealer", move || connect().seal(&log)).unwrap())
+            .collect();
         sealing.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     drop(files);
