@@ -116,6 +116,14 @@ pub(crate) struct Orders {
 struct Newest(HashMap<String, Order>);
 
 impl Newest {
+    /// Whether another order counts. `masters_follow`: no order of a master comes behind one of its successor, as with masters of Halcyon
+    /// ([`Lifecycle::check_master`](crate::lifecycle::Lifecycle::check_master)).
+    fn is_superseded(&self, encoded_name: &str, order: Order, masters_follow: bool) -> bool {
+        let Some(newest) = self.0.get(encoded_name) else { return false };
+        let is_of_another = newest.master_active_ms != order.master_active_ms;
+        self.is_late(encoded_name, order) || (masters_follow && is_of_another)
+    }
+
     /// Orders of different masters are not compared: HBase's and Halcyon's number them differently.
     fn is_late(&self, encoded_name: &str, order: Order) -> bool {
         self.0.get(encoded_name).is_some_and(|newest| {
@@ -235,9 +243,10 @@ impl Orders {
         self.is_own_master.load(Ordering::Acquire)
     }
 
-    /// Whether a later order for the region has come.
+    /// Whether a later order for the region has come. That of a master may be carried out again and again until it succeeds; then its
+    /// successor may have ordered something else.
     pub(super) fn is_late(&self, encoded_name: &str, order: Order) -> bool {
-        self.newest.lock().is_late(encoded_name, order)
+        self.newest.lock().is_superseded(encoded_name, order, self.is_own_master())
     }
 
     fn ended(&self, order: Order, now_ns: u64) {
@@ -447,6 +456,16 @@ mod tests {
         assert!(!newest.is_late("r", order(2, Some(9))), "another master");
         newest.note("r", order(2, Some(9)));
         assert!(newest.is_late("r", order(1, Some(9))));
+        for masters_follow in [false, true] {
+            assert_eq!(
+                newest.is_superseded("r", order(6, Some(1)), masters_follow),
+                masters_follow,
+                "a former master"
+            );
+            assert!(!newest.is_superseded("r", order(2, Some(9)), masters_follow));
+            assert!(newest.is_superseded("r", order(1, Some(9)), masters_follow));
+            assert!(!newest.is_superseded("s", order(1, Some(9)), masters_follow));
+        }
     }
 
     #[test]
