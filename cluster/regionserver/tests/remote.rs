@@ -441,6 +441,8 @@ fn an_order_of_a_former_master_ends_with_the_next_one_of_its_successor() {
     obeying.call_of(Some(5), "ExecuteProcedures", &close).unwrap();
     eventually("it is closed", || online() == 0);
     may_end.store(true, Ordering::SeqCst);
+    SystemClock::new().sleep(Duration::from_millis(200)); // the report is refused
+    *cluster.master.refuses.lock() = None;
     for _ in 0..20 {
         lab.clock.advance(Duration::from_millis(100)); // orders that wait for their turn have it
         SystemClock::new().sleep(Duration::from_millis(10));
