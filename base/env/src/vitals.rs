@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::proc::{ThreadState, thread_state};
-use crate::{Clock, FileSystem, Mutex, RwLock};
+use crate::{Clock, FileSystem, Mutex};
 
 /// A thread that sleeps for so many looks, and makes no turn, is stuck.
 pub const LOOKS: u32 = 5;
@@ -44,7 +44,8 @@ thread_local! {
 }
 
 /// Directories whose changes somebody wants to know of.
-static SUBJECTS: RwLock<Vec<Arc<Subject>>> = RwLock::new(Vec::new());
+/// A plain lock: simulations of one process do not wait for each other.
+static SUBJECTS: parking_lot::RwLock<Vec<Arc<Subject>>> = parking_lot::RwLock::new(Vec::new());
 static SUBJECTS_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A directory, and what all threads do there.
