@@ -272,15 +272,11 @@ impl Wal {
             }
             slot.take().expect("it was there")
         };
-        let bytes = file.len();
-        drop(file); // abandoned; it has no entries
-        match self.env.fs.remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "could not remove a spare log; it is sealed and archived with the others");
-                let closed = ClosedFile { path, bytes, unflushed: Unflushed::default(), may_be_open: true };
-                self.files.lock().push(closed);
-            }
-            _ => {}
+        drop(file); // abandoned, and sealed if it stays
+        if let Err(error) = self.env.fs.remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "could not remove a file of the write-ahead log; it is empty");
         }
     }
 

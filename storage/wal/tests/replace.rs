@@ -443,6 +443,7 @@ fn a_spare_file_that_is_of_no_use_is_made_anew() {
         bench.append_all([2]);
         bench.wal.drive();
         assert_eq!(bench.told(), all_ok(1..=2));
+        assert!(bench.wal.archive().is_empty(), "no file that is gone is to be archived");
     });
 }
 
