@@ -1,0 +1,436 @@
+# Faults of a cluster, each with a beginning, an effect that is looked at, and an end. Source it after mixed.sh, with PREFIX, SERVERS,
+# SYSTEM and RESULTS set. Faults are chosen by a generator of random numbers with the seed SEED, and written to faults.txt.
+# A fault NAME is
+#   begin_NAME   makes it. It chooses a process that runs, or fails if there is none, and calls `begun`
+#   end_NAME     ends it after its time; none if it ends itself. What has ended is started again by `settle`
+# and two of them at once are in the slots 0 and 1: SLOT is that of the one that begins or ends.
+# Those of NETWORK_FAULTS need faults_network, those of DISK_FAULTS faults_disk; both need root and a network and mount namespace of
+# the script's own.
+
+SIMPLE_FAULTS="kill kill kill freeze freeze freeze master freeze_master move move"
+PROCESS_FAULTS="kill kill_server freeze freeze_server host master freeze_master standby restart session datanode freeze_datanode slow_datanode
+  zookeeper freeze_zookeeper zookeepers namenode freeze_namenode move flush all everything"
+NETWORK_FAULTS="cut_zookeeper cut_master cut_namenode cut_datanode cut_clients cut_all cut_active one_way reset lossy"
+DISK_FAULTS="full"
+CLOCK_FAULTS="clock"
+FREEZES=(2 6 13 25) # seconds; the session in ZooKeeper is 10 s
+
+RANDOM_STATE=$SEED CHOICE=0 CHOSEN="" SLOT=0
+KIND=() TARGET=() UNTIL=() EFFECTS=()
+declare -A DONE=() PAIRS_DONE=()
+random() { RANDOM_STATE=$(((RANDOM_STATE * 1103515245 + 12345) & 0x7fffffff)); CHOICE=$(((RANDOM_STATE >> 8) % $1)); } # random N: sets CHOICE to 0..N-1
+one_of() { random $#; CHOSEN="${*:$((CHOICE + 1)):1}"; } # one_of WORD...: sets CHOSEN
+note() { echo "$(cut -d' ' -f1 /proc/uptime) s: $1" | tee -a "$RESULTS/faults.txt"; }
+
+servers() { local n; for ((n = 1; n <= SERVERS; n++)); do echo "$PREFIX$n"; done; }
+masters() { [ "$SYSTEM" = hbase ] && echo hmaster || printf '%s\n' master1 master2; }
+others() { ls -d "$CLUSTER_DIR"/{zookeeper,namenode,datanode}*/pid 2> /dev/null | sed 's|/pid$||; s|.*/||'; } # of ZooKeeper and HDFS
+datanodes() { others | grep '^datanode'; }
+zookeepers() { others | grep '^zookeeper'; }
+life() { tail -n "+$(grep -n '^stands for election' "$CLUSTER_DIR/$1/log" | tail -n 1 | cut -d: -f1)" "$CLUSTER_DIR/$1/log"; } # the newest one of a master
+active() { # the process of the active master
+  local name
+  [ "$SYSTEM" = halcyon ] || { echo hmaster; return; }
+  for name in $(masters); do
+    ! is_now "$name" running || ! grep -q '^ready' <(life "$name") || { echo "$name"; return; }
+  done
+}
+has_active() { [ -n "$(active)" ] && timeout 20 "$HALCYON" shell --zookeeper "$ZK" -e "status 'simple'" > /dev/null 2>&1; }
+another_is_active() { has_active && [ "$(active)" != "$1" ]; }
+all_are_alive() {
+  local name
+  for name in $(servers); do is_now "$name" running && ! is_dead "$(name_of "$name")" || return 1; done
+}
+
+a_running() { # a_running PROCESS...: sets CHOSEN to one of them that runs
+  local name names=() states
+  states="$(cluster status)"
+  for name in "$@"; do ! grep -q "^$name running" <<< "$states" || names+=("$name"); done
+  [ ${#names[@]} -gt 0 ] && one_of "${names[@]}"
+}
+begun() { # begun SECONDS TEXT: CHOSEN has the fault of this slot for so long
+  TARGET[SLOT]="$CHOSEN" UNTIL[SLOT]=$((SECONDS + $1))
+  note "${KIND[SLOT]}: $2"
+}
+took_effect() { DONE[${KIND[SLOT]}]=$((${DONE[${KIND[SLOT]}]:-0} + 1)); EFFECTS+=("${KIND[SLOT]}"); }
+had_none() { note "${KIND[SLOT]}: it had no effect$1, and does not count"; }
+is_frozen() { is_now "$CHOSEN" frozen || fail "$CHOSEN is not frozen"; }
+thaw() { cluster thaw "${TARGET[SLOT]}" || true; } # it may have ended by another fault
+killed() { # killed PROCESS...: one of them
+  a_running "$@" || return 1
+  cluster kill "$CHOSEN" || return 1
+  is_now "$CHOSEN" ended || fail "$CHOSEN was killed and has not ended"
+  took_effect
+}
+frozen() { # frozen PROCESS...: one of them
+  a_running "$@" || return 1
+  cluster freeze "$CHOSEN" || return 1
+  is_frozen
+  took_effect
+}
+
+begin_kill() { killed $(servers) && begun 0 "$CHOSEN ($(name_of "$CHOSEN")) was killed"; }
+begin_kill_server() { # its keeper lives
+  local pid
+  a_running $(servers) && pid="$(cluster server "$CHOSEN")" && cluster kill-server "$CHOSEN" || return 1
+  wait_for 5 is_no_process "$pid"
+  took_effect
+  begun 0 "the process of $CHOSEN ($(name_of "$CHOSEN")) was killed, and not its keeper"
+}
+is_no_process() { ! kill -0 "$1" 2> /dev/null; }
+begin_freeze() {
+  frozen $(servers) || return 1
+  random "${#FREEZES[@]}"
+  begun "${FREEZES[CHOICE]}" "$CHOSEN ($(name_of "$CHOSEN")) is frozen for ${FREEZES[CHOICE]} s"
+}
+end_freeze() {
+  thaw
+  sleep 3 # one that was declared dead ends itself
+}
+begin_freeze_server() { # its keeper ends it when it is declared dead
+  local pid
+  a_running $(servers) && pid="$(cluster server "$CHOSEN")" && cluster freeze-server "$CHOSEN" || return 1
+  grep -q '^State:.T' "/proc/$pid/status" || fail "$CHOSEN is not frozen"
+  took_effect
+  begun 15 "the process of $CHOSEN ($(name_of "$CHOSEN")) is frozen for 15 s, and not its keeper"
+}
+end_freeze_server() { thaw; }
+begin_host() { # a machine that is lost: a server, its keeper and a DataNode
+  local server
+  a_running $(servers) || return 1
+  server="$CHOSEN"
+  a_running $(datanodes) && cluster freeze "$server" || return 1
+  cluster freeze "$CHOSEN" || { cluster thaw "$server"; return 1; }
+  is_now "$server" frozen || fail "$server is not frozen"
+  is_frozen
+  took_effect
+  CHOSEN="$server $CHOSEN"
+  begun 20 "$CHOSEN are frozen for 20 s, as one host"
+}
+end_host() {
+  local name
+  for name in ${TARGET[SLOT]}; do cluster thaw "$name" || true; done
+  sleep 3
+}
+begin_master() { killed $(active) && begun 0 "the active master $CHOSEN was killed"; }
+begin_freeze_master() { frozen $(active) && begun 15 "the active master $CHOSEN is frozen for 15 s"; }
+end_freeze_master() { end_freeze; }
+begin_standby() { killed $(masters | grep -vx "$(active)") && begun 0 "the standby $CHOSEN was killed"; }
+begin_restart() { # as an operator does it
+  a_running $(servers) && cluster stop "$CHOSEN" || return 1
+  is_now "$CHOSEN" ended || fail "$CHOSEN was stopped and has not ended"
+  took_effect
+  begun 0 "$CHOSEN was stopped"
+}
+begin_session() { # what ZooKeeper does when a session expires
+  a_running $(servers) && client26 halcyon.compat.mixed.Znode "$ZK" delete "/hbase/rs/$(name_of "$CHOSEN")" > /dev/null || return 1
+  took_effect
+  begun 0 "the znode of $CHOSEN ($(name_of "$CHOSEN")) was deleted"
+}
+begin_datanode() { killed $(datanodes) && begun 12 "$CHOSEN was killed, for 12 s"; }
+begin_freeze_datanode() {
+  frozen $(datanodes) || return 1
+  random "${#FREEZES[@]}"
+  begun "${FREEZES[CHOICE]}" "$CHOSEN is frozen for ${FREEZES[CHOICE]} s"
+}
+end_freeze_datanode() { thaw; }
+begin_slow_datanode() {
+  a_running $(datanodes) || return 1
+  stutter "$(cat "$CLUSTER_DIR/$CHOSEN/pid")" 15 > "$RESULTS/stutter$SLOT" 2>&1 &
+  STUTTER[SLOT]=$!
+  begun 15 "$CHOSEN stands still for 50 of every 100 ms, 15 s long"
+}
+STUTTER=()
+stutter() { # stutter PROCESS SECONDS: prints in how many rounds it stood still
+  local stopped=0 end=$((SECONDS + $2))
+  while [ "$SECONDS" -lt "$end" ]; do
+    kill -STOP "$1" || break
+    sleep 0.05
+    ! grep -q '^State:.T' "/proc/$1/status" || stopped=$((stopped + 1))
+    kill -CONT "$1" || break
+    sleep 0.05
+  done
+  echo "$stopped"
+}
+end_slow_datanode() {
+  wait "${STUTTER[SLOT]}" || true
+  if [ "$(tail -n 1 "$RESULTS/stutter$SLOT")" -gt 20 ]; then took_effect; else had_none ""; fi
+}
+begin_zookeeper() { killed $(zookeepers) && begun 5 "$CHOSEN was killed, for 5 s"; }
+begin_freeze_zookeeper() { frozen $(zookeepers) && begun 8 "$CHOSEN is frozen for 8 s"; }
+end_freeze_zookeeper() { thaw; }
+begin_zookeepers() { # no quorum
+  local name
+  CHOSEN="$(zookeepers | tr '\n' ' ')"
+  for name in $CHOSEN; do cluster freeze "$name" || true; done # another fault may have killed one
+  for name in $CHOSEN; do ! is_now "$name" running || fail "$name is not frozen"; done
+  took_effect
+  begun 4 "all servers of ZooKeeper are frozen for 4 s"
+}
+end_zookeepers() {
+  local name
+  for name in ${TARGET[SLOT]}; do cluster thaw "$name" || true; done
+}
+begin_namenode() { killed namenode && begun 5 "the NameNode was killed, for 5 s"; }
+begin_freeze_namenode() { frozen namenode && begun 12 "the NameNode is frozen for 12 s"; }
+end_freeze_namenode() { thaw; }
+begin_move() { # some regions, to one server
+  local kind region count
+  a_running $(servers) || return 1
+  random 3
+  kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
+  for region in $(timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'h-$kind'" | grep -o '[0-9a-f]\{32\}' | awk '!seen[$0]++'); do
+    random 2
+    [ "$CHOICE" = 0 ] || timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "move '$region', '$(name_of "$CHOSEN")'" > /dev/null 2>&1 || note "the move of $region failed"
+  done
+  count="$(at_server "h-$kind" "$(name_of "$CHOSEN")")"
+  [ "${count:-0}" -gt 0 ] || return 1
+  took_effect
+  begun 0 "regions of h-$kind were moved; $count are at $CHOSEN ($(name_of "$CHOSEN"))"
+}
+begin_flush() { # new store files, and then one
+  local kind
+  random 3
+  kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
+  timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'h-$kind'" > /dev/null 2>&1 &&
+    timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "major_compact 'h-$kind'" > /dev/null 2>&1 || return 1
+  took_effect
+  CHOSEN=""
+  begun 0 "h-$kind was flushed, and is compacted"
+}
+begin_all() { # every server of Halcyon
+  local name
+  for name in $(servers) $(masters); do cluster kill "$name" 2> /dev/null || true; done
+  for name in $(servers) $(masters); do is_now "$name" ended || fail "$name was killed and has not ended"; done
+  took_effect
+  CHOSEN=""
+  begun 1 "all region servers and masters were killed"
+}
+begin_everything() {
+  local name
+  for name in $(servers) $(masters) $(others); do cluster kill "$name" 2> /dev/null || true; done
+  for name in $(servers) $(masters) $(others); do is_now "$name" ended || fail "$name was killed and has not ended"; done
+  took_effect
+  CHOSEN=""
+  begun 1 "all processes of the cluster were killed"
+}
+
+# Cuts. Connections that a server or a master opens have its mark. What is dropped is dropped where it arrives: a drop at the sender is
+# an error that TCP sees.
+port() { sed -n "s/^$1 //p" "$CLUSTER_DIR/ports"; }
+mark_of() { local all; all=($(servers) $(masters)); for i in "${!all[@]}"; do [ "${all[i]}" != "$1" ] || echo $((i + 1)); done; }
+faults_groups() { local name; for name in $(servers) $(masters); do echo -n "$name=$((64100 + $(mark_of "$name"))) "; done; }
+faults_network() { # in a network namespace of the script's own
+  local name
+  {
+    echo "table inet faults {"
+    echo "chain marks { type filter hook output priority -150;"
+    for name in $(servers) $(masters); do echo "ct state new meta skgid $((64100 + $(mark_of "$name"))) ct mark set $(mark_of "$name");"; done
+    echo "}"
+    echo "chain cuts { type filter hook input priority 0; }"
+    echo "}"
+  } | nft -f -
+}
+lose() { # lose DIRECTION RULE...: what this rule matches, to the port ("to"), from it ("from") or both ("both")
+  local direction="$1" way
+  shift
+  for way in dport sport; do
+    case "$direction$way" in tosport | fromdport) continue ;; esac
+    nft add rule inet faults cuts "${@//PORT/tcp $way}" counter "${VERDICT:-drop}" comment "\"slot$SLOT\""
+  done
+}
+ports() { local name; for name in "$@"; do echo -n "$(port "$name"),"; done | sed 's/,$//'; } # ports PROCESS...: as nft has them
+cut_time() { one_of 5 15; HELD="$CHOSEN"; } # shorter and longer than a session
+cut_from() { # cut_from WHAT PROCESS...: a server does not hear these, nor they it
+  local what="$1" server
+  shift
+  a_running $(servers) || return 1
+  server="$CHOSEN"
+  lose both "ct mark $(mark_of "$server") PORT { $(ports "$@") }"
+  cut_time
+  CHOSEN="$server"
+  begun "$HELD" "$server does not reach $what for $HELD s"
+}
+end_cut() { # also says what was dropped
+  local rules handle dropped
+  rules="$(nft -a list chain inet faults cuts | grep "\"slot$SLOT\"" || true)"
+  dropped="$(grep -o 'packets [0-9]*' <<< "$rules" | awk '{n += $2} END {print n + 0}')"
+  for handle in $(sed -n 's/.*# handle //p' <<< "$rules"); do nft delete rule inet faults cuts handle "$handle"; done
+  if [ "$dropped" -gt 0 ]; then
+    took_effect
+    note "${KIND[SLOT]}: $dropped packets were dropped; ${TARGET[SLOT]} hears again"
+  else
+    had_none ", no packet was dropped"
+  fi
+}
+begin_cut_zookeeper() { cut_from ZooKeeper $(zookeepers); }
+begin_cut_namenode() { # files are to be made meanwhile
+  cut_from "the NameNode" namenode || return 1
+  (timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'h-registers'" > /dev/null 2>&1 || true) &
+}
+begin_cut_master() { # both ways: each opens connections to the other
+  cut_from "the masters" $(masters) || return 1
+  local name
+  for name in $(masters); do lose both "ct mark $(mark_of "$name") PORT $(port "$CHOSEN")"; done
+}
+begin_cut_datanode() { # one to which a server sends
+  local server node rules
+  a_running $(servers) || return 1
+  server="$CHOSEN"
+  for node in $(datanodes); do
+    nft add rule inet faults cuts "ct mark $(mark_of "$server") tcp dport $(port "$node")" counter comment "\"count$SLOT $node\""
+  done
+  sleep 1
+  rules="$(nft -a list chain inet faults cuts | grep "\"count$SLOT ")"
+  for node in $(sed -n 's/.*# handle //p' <<< "$rules"); do nft delete rule inet faults cuts handle "$node"; done
+  node="$(sed -n 's/.*bytes \([0-9]*\).*"count. \(datanode.\)".*/\1 \2/p' <<< "$rules" | sort -rn | head -n 1 | cut -d ' ' -f 2)"
+  lose both "ct mark $(mark_of "$server") PORT $(port "$node")"
+  cut_time
+  CHOSEN="$server"
+  begun "$HELD" "$server does not reach $node for $HELD s"
+}
+begin_cut_clients() {
+  a_running $(servers) || return 1
+  local server="$CHOSEN"
+  lose both "ct mark 0 PORT $(port "$server")"
+  cut_time
+  CHOSEN="$server"
+  begun "$HELD" "clients do not reach $server for $HELD s"
+}
+cut_off() { # cut_off PROCESS: from all others
+  lose both "ct mark $(mark_of "$1") PORT 1-65535"
+  lose both "PORT $(port "$1")"
+}
+begin_cut_all() {
+  a_running $(servers) || return 1
+  local server="$CHOSEN"
+  cut_off "$server"
+  cut_time
+  CHOSEN="$server"
+  begun "$HELD" "$server is cut off for $HELD s"
+}
+begin_cut_active() {
+  a_running $(active) || return 1
+  local master="$CHOSEN"
+  cut_off "$master"
+  cut_time
+  CHOSEN="$master"
+  begun "$HELD" "the active master $master is cut off for $HELD s"
+}
+begin_one_way() {
+  local server direction
+  one_of to from
+  direction="$CHOSEN"
+  a_running $(servers) || return 1
+  server="$CHOSEN"
+  one_of zookeepers masters datanodes
+  lose "$direction" "ct mark $(mark_of "$server") PORT { $(ports $("$CHOSEN")) }"
+  local what="$CHOSEN"
+  cut_time
+  CHOSEN="$server"
+  begun "$HELD" "packets $direction the $what of connections of $server are lost for $HELD s"
+}
+begin_reset() {
+  a_running $(servers) || return 1
+  local server="$CHOSEN" what
+  one_of zookeepers masters datanodes
+  what="$CHOSEN"
+  VERDICT="reject with tcp reset" lose to "ct mark $(mark_of "$server") PORT { $(ports $("$what")) }"
+  CHOSEN="$server"
+  begun 3 "connections of $server to the $what are reset for 3 s"
+}
+begin_lossy() {
+  a_running $(servers) || return 1
+  lose both "ct mark $(mark_of "$CHOSEN") PORT 1-65535 numgen random mod 100 < 10"
+  begun 10 "$CHOSEN loses every tenth packet for 10 s"
+}
+for kind in $NETWORK_FAULTS; do eval "end_$kind() { end_cut; }"; done
+
+# A full disk: that of the last DataNode is in memory, and shrinks to what is on it.
+no_space() { grep -c 'No space left on device' "$CLUSTER_DIR/$FULL_DATANODE/log" || true; }
+faults_disk() { # faults_disk DATANODE
+  FULL_DATANODE="$1"
+  local data="$CLUSTER_DIR/data/$1"
+  cluster stop "$1"
+  mkdir "$CLUSTER_DIR/moved"
+  cp -a "$data/." "$CLUSTER_DIR/moved"
+  mount -t tmpfs -o size=4g tmpfs "$data"
+  cp -a "$CLUSTER_DIR/moved/." "$data"
+  cluster start "$1"
+}
+begin_full() {
+  local data="$CLUSTER_DIR/data/$FULL_DATANODE" server
+  a_running "$FULL_DATANODE" || return 1
+  for server in $(servers); do # new WALs, some of them there
+    timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$(name_of "$server")'" > /dev/null 2>&1 || true
+  done
+  CHOSEN="$FULL_DATANODE" FULL_BEFORE="$(no_space)"
+  mount -o "remount,size=$(($(df --output=used "$data" | tail -n 1) + 256))k" "$data" 2> /dev/null || return 1
+  begun 20 "the disk of $CHOSEN is full for 20 s"
+}
+end_full() {
+  mount -o remount,size=4g "$CLUSTER_DIR/data/$FULL_DATANODE"
+  if [ "$(no_space)" -gt "$FULL_BEFORE" ]; then took_effect; else had_none ""; fi
+}
+
+begin_clock() { # a server with another clock than the others, from a start to the next one
+  local server offset
+  a_running $(servers) && cluster stop "$CHOSEN" || return 1
+  server="$CHOSEN"
+  one_of +0.5 -0.5
+  offset="$CHOSEN"
+  printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$offset" > "$CLUSTER_DIR/$server/environment"
+  CHOSEN="$server"
+  cluster start "$server" || { rm "$CLUSTER_DIR/$server/environment"; return 1; }
+  grep -qz "FAKETIME=$offset" "/proc/$(cluster server "$server")/environ" || fail "$server has not got its clock"
+  took_effect
+  begun 20 "$server was stopped; for 20 s its clock is $offset s off"
+}
+end_clock() {
+  rm -f "$CLUSTER_DIR/${TARGET[SLOT]}/environment"
+  cluster stop "${TARGET[SLOT]}" || cluster kill "${TARGET[SLOT]}" || true
+}
+
+revive() { # what has ended is started again
+  local name states
+  states="$(cluster status)"
+  for name in $(others) $(servers) $(masters); do
+    grep -q "^$name ended" <<< "$states" || continue
+    cluster start "$name"
+    note "$name is started again"
+  done
+}
+is_settled_again() { revive && has_active && all_are_alive && all_are_open; }
+settle() { # each server has regions then
+  local until=$((SECONDS + 300))
+  until is_settled_again; do
+    [ "$SECONDS" -lt "$until" ] || fail "the cluster has not settled: $(cluster status | tr '\n' ';') $(timeout 20 "$HALCYON" shell --zookeeper "$ZK" -e "status 'simple'" 2>&1 | tail -n 20)"
+    sleep 0.5
+  done
+  [ "$SYSTEM" = hbase ] || timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e balancer > /dev/null 2>&1 || true
+}
+
+# fault_round NAME...: one fault, or two at the same time, from their beginning to the moment when all works again. A name may be a list
+# of which one is chosen. A pair counts when both took effect.
+fault_round() {
+  local slot try names order="0 1"
+  EFFECTS=() KIND=(none none) UNTIL=(0 0)
+  for ((slot = 0; slot < $#; slot++)); do
+    SLOT=$slot
+    read -r -d '' -a names <<< "${@:$((slot + 1)):1}" || true
+    for ((try = 0; try < 8; try++)); do
+      one_of "${names[@]}"
+      KIND[SLOT]="$CHOSEN"
+      ! "begin_${KIND[SLOT]}" || break
+      KIND[SLOT]=none
+    done
+    [ "$slot" = $(($# - 1)) ] || { random 4; sleep "0.$((CHOICE * 3))"; }
+  done
+  [ "${UNTIL[0]}" -le "${UNTIL[1]}" ] || order="1 0" # the one that ends first
+  for SLOT in $order; do
+    [ "${KIND[SLOT]}" != none ] || continue
+    while [ "$SECONDS" -lt "${UNTIL[SLOT]}" ]; do sleep 0.5; done
+    ! declare -F "end_${KIND[SLOT]}" > /dev/null || "end_${KIND[SLOT]}"
+  done
+  [ ${#EFFECTS[@]} -lt 2 ] || PAIRS_DONE["$(printf '%s\n' "${EFFECTS[@]}" | sort | tr '\n' ' ')"]=1
+}
