@@ -54,7 +54,9 @@ begun() { # begun SECONDS TEXT: CHOSEN has the fault of this slot for so long
 }
 took_effect() { DONE[${KIND[SLOT]}]=$((${DONE[${KIND[SLOT]}]:-0} + 1)); EFFECTS+=("${KIND[SLOT]}"); }
 had_none() { note "${KIND[SLOT]}: it had no effect$1, and does not count"; }
-is_frozen() { is_now "$CHOSEN" frozen || fail "$CHOSEN is not frozen"; }
+is_frozen() { # or has ended meanwhile by another fault
+  is_now "$CHOSEN" frozen || { ! is_now "$CHOSEN" running || fail "$CHOSEN is not frozen"; return 1; }
+}
 thaw() { cluster thaw "${TARGET[SLOT]}" || true; } # it may have ended by another fault
 killed() { # killed PROCESS...: one of them
   a_running "$@" || return 1
@@ -65,7 +67,7 @@ killed() { # killed PROCESS...: one of them
 frozen() { # frozen PROCESS...: one of them
   a_running "$@" || return 1
   cluster freeze "$CHOSEN" || return 1
-  is_frozen
+  is_frozen || return 1
   took_effect
 }
 
@@ -90,7 +92,7 @@ end_freeze() {
 begin_freeze_server() { # its keeper ends it when it is declared dead
   local pid
   a_running $(servers) && pid="$(cluster server "$CHOSEN")" && cluster freeze-server "$CHOSEN" || return 1
-  grep -q '^State:.T' "/proc/$pid/status" || fail "$CHOSEN is not frozen"
+  grep -q '^State:.T' "/proc/$pid/status" || return 1
   took_effect
   begun 15 "the process of $CHOSEN ($(name_of "$CHOSEN")) is frozen for 15 s, and not its keeper"
 }
@@ -101,8 +103,7 @@ begin_host() { # a machine that is lost: a server, its keeper and a DataNode
   server="$CHOSEN"
   a_running $(datanodes) && cluster freeze "$server" || return 1
   cluster freeze "$CHOSEN" || { cluster thaw "$server"; return 1; }
-  is_now "$server" frozen || fail "$server is not frozen"
-  is_frozen
+  is_now "$server" frozen && is_frozen || { cluster thaw "$server" || true; cluster thaw "$CHOSEN" || true; return 1; }
   took_effect
   CHOSEN="$server $CHOSEN"
   begun 20 "$CHOSEN are frozen for 20 s, as one host"

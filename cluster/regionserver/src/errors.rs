@@ -36,6 +36,13 @@ fn class_of(kind: ErrorKind) -> &'static ExceptionClass {
     }
 }
 
+/// An Increment or Append that a client repeats was done, and what it answered cannot be read any more.
+pub(crate) fn answer_is_gone() -> RpcError {
+    RpcError::do_not_retry(
+        "The operation was carried out when it was called before, and its answer is gone: later writes have replaced its cells",
+    )
+}
+
 /// A request that is wrong and will be wrong again.
 pub(crate) fn invalid(message: impl Into<String>) -> RpcError {
     RpcError::do_not_retry(message)

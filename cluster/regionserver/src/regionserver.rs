@@ -378,7 +378,12 @@ impl RegionServer {
                 None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
             };
         }
-        let opened = self.open_with_coprocessors(info, table);
+        // Not after a freeze in which the master may have declared this server dead: the region may be open elsewhere, and its
+        // directory would be taken from that server.
+        let opened = match self.lifecycle.check_serving() {
+            Ok(()) => self.open_with_coprocessors(info, table),
+            Err(refusal) => Err(Error::new(ErrorKind::Stopping, refusal.message)),
+        };
         if let Ok(online) = &opened {
             self.nonces.report_replayed(&online.region.take_replayed_nonces());
         }

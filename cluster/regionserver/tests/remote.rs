@@ -483,3 +483,23 @@ fn a_region_of_another_server_is_warmed_up_and_not_changed() {
     assert!(lab.finish(&obeying.admin, obeying.admin.call(garbage)).is_err());
     lab.server.stop().unwrap();
 }
+
+/// A server thaws, and an order that came before is next. It may have been declared dead meanwhile: an opening would take the
+/// region's directory from the server that has it now.
+#[test]
+fn a_server_that_may_be_dead_opens_no_region() {
+    let lab = Lab::new();
+    lab.server.close_region(lab.info.encoded_name(), false).unwrap();
+    let is_alive = Arc::new(AtomicBool::new(false));
+    lab.server.answer_while({
+        let is_alive = is_alive.clone();
+        move || is_alive.load(Ordering::SeqCst)
+    });
+    let listed = || lab.fs.dump().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let before = listed();
+    let refused = lab.server.open_region(&lab.info, &common::table().into()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stopping, "{refused}");
+    assert_eq!(listed(), before);
+    is_alive.store(true, Ordering::SeqCst);
+    lab.server.open_region(&lab.info, &common::table().into()).unwrap();
+}

@@ -158,7 +158,7 @@ impl Region {
         let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = self.read_points.keep_above();
+        let keep_above = self.read_points.keep_above(self.services.env.clock.monotonic_ns());
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
         let cut = flush_cut(store, snapshot);
         let target = self.file_target(store, WrittenBy::Flush, now_ms, true)?;

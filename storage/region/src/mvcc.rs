@@ -358,6 +358,11 @@ impl WriteTicket {
         WriteTicket { write: Some(write), barrier: false }
     }
 
+    /// The sequence id of the cells of its write; zero: nothing was written.
+    pub fn seq(&self) -> SeqId {
+        self.write.as_ref().filter(|_| !self.barrier).map_or(SeqId::ZERO, |write| write.seq())
+    }
+
     /// Whether awaiting it would return at once.
     pub fn is_ready(&self) -> bool {
         let ended = |write: &Arc<Write>| write.end.load(Ordering::Acquire) & (PUBLISHED | FAILED) != 0;

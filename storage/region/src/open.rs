@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
@@ -37,6 +38,10 @@ const REGION_INFO: &str = ".regioninfo";
 const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
 /// Family of the cells that mark events in a log.
 pub(crate) const META_FAMILY: &[u8] = b"METAFAMILY";
+
+/// Answers of Increments and Appends stay readable in the next opening if they were given so short a time ago. It is longer than
+/// [`crate::read_points::ANSWER_AGE`], as a server died in between.
+const REPLAYED_ANSWER_AGE: Duration = Duration::from_secs(300);
 
 impl Region {
     /// Makes a region's directory with its `.regioninfo` and its families' directories. Doing it again is fine.
@@ -224,6 +229,7 @@ impl Region {
         for EditsDir { env, path } in dirs {
             nonces.read(env, path)?;
         }
+        nonces.iter().for_each(|kept| self.keep_answer(kept));
         for (of, path) in &files {
             self.replay_file(&of.env, path, &mut highest, &mut applied, &mut nonces)?;
         }
@@ -279,10 +285,13 @@ impl Region {
             let seq = SeqId::new(key.log_sequence_number);
             *highest = (*highest).max(seq);
             // Also of entries whose cells are in files already: the answer may have been lost all the same.
-            nonces.add(ReplayedNonce {
+            let found = ReplayedNonce {
                 nonce: Nonce { group: key.nonce_group(), nonce: key.nonce() },
                 write_time_ms: key.write_time as i64,
-            });
+                seq,
+            };
+            nonces.add(found);
+            self.keep_answer(&found);
             for cell in cells {
                 if cell.family() == META_FAMILY {
                     continue; // a marker, not data
@@ -295,6 +304,15 @@ impl Region {
             }
         }
         Ok(())
+    }
+
+    /// Flushes and compactions keep what this operation has answered, although newer versions hide it.
+    fn keep_answer(&self, found: &ReplayedNonce) {
+        let clock = &self.services.env.clock;
+        let oldest_ms = clock.now_ms().saturating_sub(REPLAYED_ANSWER_AGE.as_millis() as i64);
+        if found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms {
+            self.read_points.answered(found.seq, clock.monotonic_ns());
+        }
     }
 
     fn replay_cell(&self, cell: &Cell, seq: SeqId, flushed: &[SeqId]) -> bool {

@@ -9,8 +9,8 @@
 //! Replay keeps there what it has found. Daughters and merged regions get a copy (`split.rs`). HBase forgets all of them.
 //!
 //! ```text
-//! recovered.edits/halcyon.nonces = "HALNONCE" | entry * | u32 CRC-32C of all bytes before
-//! entry                          = u64 group | u64 nonce | i64 write time in milliseconds       big-endian
+//! recovered.edits/halcyon.nonces = "HALNONC2" | entry * | u32 CRC-32C of all bytes before
+//! entry                          = u64 group | u64 nonce | i64 write time in milliseconds | u64 sequence id     big-endian
 //! ```
 //!
 //! HBase looks only at files there whose names are numbers or end in `.seqid`, so it passes this one over. The file is made in
@@ -26,10 +26,10 @@ use crate::api::Nonce;
 use crate::place::OpeningDir;
 
 const FILE_NAME: &str = "halcyon.nonces";
-const MAGIC: &[u8; 8] = b"HALNONCE";
-const ENTRY_LEN: usize = 24;
+const MAGIC: &[u8; 8] = b"HALNONC2";
+const ENTRY_LEN: usize = 32;
 const CRC_LEN: usize = 4;
-/// Nonces of one region that are kept at most; the oldest go first. They take 24 MiB while the region opens.
+/// Nonces of one region that are kept at most; the oldest go first. They take 32 MiB while the region opens.
 const COUNT_MAX: usize = 1 << 20;
 /// Nonces of writes since the last flush that are remembered at most, the oldest go first. They take 4 MiB.
 const FRESH_MAX: usize = 1 << 17;
@@ -40,6 +40,8 @@ pub struct ReplayedNonce {
     pub nonce: Nonce,
     /// When the entry was written, by the clock of the server that wrote it.
     pub write_time_ms: i64,
+    /// That of the cells that it wrote.
+    pub seq: SeqId,
 }
 
 /// Nonces that are kept: oldest first.
@@ -109,6 +111,10 @@ impl ReplayedNonces {
         Ok(env.fs.put_new(&edits_dir.join(FILE_NAME), &encode(&self.list))?)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ReplayedNonce> {
+        self.list.iter()
+    }
+
     pub(crate) fn into_vec(self) -> Vec<ReplayedNonce> {
         self.list.into()
     }
@@ -128,14 +134,14 @@ pub(crate) fn remove(env: &Env, edits_dir: &Path) -> Result<()> {
 /// *Thread safety*: from any thread. [`FreshNonces::keep`] by one at a time.
 #[derive(Default)]
 pub(crate) struct FreshNonces {
-    list: Mutex<VecDeque<(SeqId, ReplayedNonce)>>,
+    list: Mutex<VecDeque<ReplayedNonce>>,
     /// Of a file that may come into its place later.
     in_doubt: Mutex<Option<PathBuf>>,
 }
 
 impl FreshNonces {
     /// The nonce of a write that has its number, before the next flush takes one. 0 is none.
-    pub(crate) fn add(&self, seq: SeqId, found: ReplayedNonce) {
+    pub(crate) fn add(&self, found: ReplayedNonce) {
         if found.nonce.nonce == 0 {
             return;
         }
@@ -143,7 +149,7 @@ impl FreshNonces {
         if list.len() == FRESH_MAX {
             list.pop_front(); // in the WAL it is still
         }
-        list.push_back((seq, found));
+        list.push_back(found);
     }
 
     /// Keeps the nonces of writes up to this number, durably. These writes are durable.
@@ -154,9 +160,8 @@ impl FreshNonces {
         up_to: SeqId,
         oldest_ms: i64,
     ) -> Result<()> {
-        let written = |(seq, _): &&(SeqId, ReplayedNonce)| *seq <= up_to;
         let fresh: Vec<ReplayedNonce> =
-            self.list.lock().iter().filter(written).map(|(_, found)| *found).collect();
+            self.list.lock().iter().filter(|found| found.seq <= up_to).copied().collect();
         if fresh.is_empty() {
             return Ok(());
         }
@@ -164,7 +169,7 @@ impl FreshNonces {
         nonces.read(place.env(), edits_dir)?;
         fresh.into_iter().for_each(|found| nonces.add(found));
         nonces.keep(place, edits_dir, &mut self.in_doubt.lock())?;
-        self.list.lock().retain(|(seq, _)| *seq > up_to);
+        self.list.lock().retain(|found| found.seq > up_to);
         Ok(())
     }
 }
@@ -176,6 +181,7 @@ fn encode(nonces: &VecDeque<ReplayedNonce>) -> Vec<u8> {
         out.extend_from_slice(&kept.nonce.group.to_be_bytes());
         out.extend_from_slice(&kept.nonce.nonce.to_be_bytes());
         out.extend_from_slice(&kept.write_time_ms.to_be_bytes());
+        out.extend_from_slice(&kept.seq.get().to_be_bytes());
     }
     let crc = crc32c::crc32c(&out);
     out.extend_from_slice(&crc.to_be_bytes());
@@ -192,7 +198,7 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<ReplayedNonce>> {
         return Err(corrupt(&format!("expected checksum {expected:#x}, found {found:#x}")));
     }
     let Some(entries) = body.strip_prefix(MAGIC) else {
-        return Err(corrupt("expected HALNONCE at offset 0"));
+        return Err(corrupt("expected HALNONC2 at offset 0"));
     };
     if entries.len() % ENTRY_LEN != 0 {
         return Err(corrupt(&format!(
@@ -200,10 +206,11 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<ReplayedNonce>> {
             entries.len()
         )));
     }
-    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("entries have three numbers"));
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("entries have four numbers"));
     let entry = |bytes: &[u8]| ReplayedNonce {
         nonce: Nonce { group: number(&bytes[..8]), nonce: number(&bytes[8..16]) },
-        write_time_ms: number(&bytes[16..]) as i64,
+        write_time_ms: number(&bytes[16..24]) as i64,
+        seq: SeqId::new(number(&bytes[24..])),
     };
     Ok(entries.chunks_exact(ENTRY_LEN).map(entry).collect())
 }
@@ -215,7 +222,7 @@ mod tests {
     use super::*;
 
     fn found(nonce: u64, write_time_ms: i64) -> ReplayedNonce {
-        ReplayedNonce { nonce: Nonce { group: 9, nonce }, write_time_ms }
+        ReplayedNonce { nonce: Nonce { group: 9, nonce }, write_time_ms, seq: SeqId::new(10 + nonce) }
     }
 
     fn place(env: &Env) -> OpeningDir {
@@ -252,7 +259,7 @@ mod tests {
         let (env, dir) = (fs.env(), Path::new("/region/edits"));
         let (place, fresh) = (place(&env), FreshNonces::default());
         for nonce in 1..=3 {
-            fresh.add(SeqId::new(10 + nonce), found(nonce, 100));
+            fresh.add(found(nonce, 100));
         }
         fresh.keep(&place, dir, SeqId::new(12), 0).unwrap();
         assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100)]);
@@ -269,11 +276,11 @@ mod tests {
         let fs = SimFileSystem::new();
         let (env, dir) = (fs.env(), Path::new("/region/edits"));
         let (lost, fresh) = (place(&env), FreshNonces::default());
-        fresh.add(SeqId::new(5), found(1, 100));
+        fresh.add(found(1, 100));
         let (held, newer) = (place(&env), FreshNonces::default());
-        newer.add(SeqId::new(9), found(2, 200));
-        newer.keep(&held, dir, SeqId::new(9), 0).unwrap();
-        fresh.keep(&lost, dir, SeqId::new(5), 0).unwrap_err();
+        newer.add(found(2, 200));
+        newer.keep(&held, dir, SeqId::new(12), 0).unwrap();
+        fresh.keep(&lost, dir, SeqId::new(11), 0).unwrap_err();
         assert_eq!(read(&env, dir, 0).into_vec(), [found(2, 200)]);
     }
 
@@ -283,13 +290,13 @@ mod tests {
         let fs = SimFileSystem::hdfs(1);
         let (env, dir) = (fs.env(), Path::new("/region/edits"));
         let (place, fresh) = (place(&env), FreshNonces::default());
-        fresh.add(SeqId::new(5), found(1, 100));
+        fresh.add(found(1, 100));
         fs.inject(Fault::new(Operation::Rename, "nonces-").but_done_later());
         fs.inject(Fault::new(Operation::Remove, "nonces-"));
-        fresh.keep(&place, dir, SeqId::new(5), 0).unwrap_err();
+        fresh.keep(&place, dir, SeqId::new(11), 0).unwrap_err();
         assert_eq!(fs.faults_hit(), 2);
-        fresh.add(SeqId::new(6), found(2, 100));
-        fresh.keep(&place, dir, SeqId::new(6), 0).unwrap();
+        fresh.add(found(2, 100));
+        fresh.keep(&place, dir, SeqId::new(12), 0).unwrap();
         fs.deliver_late();
         assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100)]);
     }

@@ -341,7 +341,10 @@ impl Region {
             }
             self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
         })?;
-        self.fresh_nonces.add(write.seq(), ReplayedNonce { nonce, write_time_ms: edits.clock_ms });
+        if nonce.nonce != 0 {
+            self.read_points.answered(write.seq(), self.services.env.clock.monotonic_ns());
+            self.fresh_nonces.add(ReplayedNonce { nonce, write_time_ms: edits.clock_ms, seq: write.seq() });
+        }
         me.is_at(&activity::INSERT_INTO_MEMSTORE);
         insert_all(prepared, write.seq());
         me.is_idle();

@@ -1,24 +1,25 @@
 //! Operations that must happen once, by (nonce group, nonce).
 //!
 //! An Increment, Append or atomic batch that carries a nonce begins here. The first call with the pair does the
-//! work; a second one that comes meanwhile waits for it; one that comes later learns that the work is done and
-//! answers with what it reads. A failed operation is forgotten, so that a retry does the work. What replay finds in
+//! work; a second one that comes meanwhile waits for it; one that comes later learns that the work is done, and the
+//! sequence id of its cells, by which it finds the answer. A failed operation is forgotten, so that a retry does the work. What replay finds in
 //! the WAL is reported here before a region serves calls. Checked against `ServerNonceManager` of 2.6.4.
 //!
-//! A finished pair is remembered for the grace period, as a key of eight bytes: the nonce, exclusive-or a hash of its
-//! group. Two nonces of one group never have the same key, and nonces of two groups as rarely as two random numbers.
-//! Keys lie in *generations*, sets that grow until they are full or a quarter of the grace period old, and that are
-//! forgotten as a whole. A full generation takes about 10 bytes for each key. Memory is bounded: beyond the bound the
+//! A finished pair is remembered for the grace period, as a key of eight bytes with the sequence id: the nonce,
+//! exclusive-or a hash of its group. Two nonces of one group never have the same key, and nonces of two groups as rarely as two random numbers.
+//! Keys lie in *generations*, maps that grow until they are full or a quarter of the grace period old, and that are
+//! forgotten as a whole. A full generation takes about 19 bytes for each key. Memory is bounded: beyond the bound the
 //! oldest generation is forgotten early and counted. The bytes are part of the block cache's share (`memory.rs`).
 //!
 //! *Thread safety*: all methods from any thread. [`Nonces::begin`] never blocks; [`Nonces::wait`] does.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use halcyon_cell::SeqId;
 use halcyon_env::{Clock, Condvar, Mutex};
 use halcyon_region::{Nonce, ReplayedNonce};
 
@@ -29,8 +30,8 @@ const GENERATIONS_PER_GRACE: u32 = 4;
 const FULL_GENERATIONS: usize = 8;
 /// Buckets of the smallest full generation.
 const BUCKETS_MIN: usize = 64;
-/// Bytes of a bucket of a hash set of keys: the key, and a byte to find it by.
-const BUCKET_BYTES: usize = 9;
+/// Bytes of a bucket of a hash map: the key, the sequence id, and a byte to find it by.
+const BUCKET_BYTES: usize = 17;
 
 /// What a call with a nonce is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ pub(crate) enum Turn {
     Work,
     /// Somebody is doing it: wait.
     Running,
-    /// It was done: answer with a read.
-    Done,
+    /// It was done, and its cells have this sequence id; zero: not known, or it wrote nothing.
+    Done(SeqId),
 }
 
 /// See the head of the file.
@@ -78,7 +79,7 @@ struct StripeState {
 }
 
 struct Generation {
-    keys: HashSet<u64, BuildHasherDefault<KeyHasher>>,
+    keys: HashMap<u64, SeqId, BuildHasherDefault<KeyHasher>>,
     began_ns: u64,
     /// When the last key came.
     newest_ns: u64,
@@ -113,10 +114,10 @@ fn key_of(nonce: Nonce) -> u64 {
 
 impl Generation {
     fn new(now_ns: u64) -> Generation {
-        Generation { keys: HashSet::default(), began_ns: now_ns, newest_ns: now_ns }
+        Generation { keys: HashMap::default(), began_ns: now_ns, newest_ns: now_ns }
     }
 
-    /// Bytes of the set: hash sets have a power of two of buckets and fill seven of eight.
+    /// Bytes of the map: hash maps have a power of two of buckets and fill seven of eight.
     fn held_bytes(&self) -> usize {
         if self.keys.capacity() == 0 {
             0
@@ -127,9 +128,9 @@ impl Generation {
 }
 
 impl StripeState {
-    fn is_done(&self, nonce: Nonce) -> bool {
+    fn done(&self, nonce: Nonce) -> Option<SeqId> {
         let key = key_of(nonce);
-        self.generations.iter().rev().any(|generation| generation.keys.contains(&key))
+        self.generations.iter().rev().find_map(|generation| generation.keys.get(&key).copied())
     }
 
     fn held_bytes(&self) -> usize {
@@ -174,8 +175,8 @@ impl Nonces {
         let mut state = self.stripe(nonce).state.lock();
         if state.running.contains(&nonce) {
             Turn::Running
-        } else if state.is_done(nonce) {
-            Turn::Done
+        } else if let Some(seq) = state.done(nonce) {
+            Turn::Done(seq)
         } else {
             state.running.insert(nonce);
             Turn::Work
@@ -202,16 +203,16 @@ impl Nonces {
         self.begin(nonce)
     }
 
-    /// The work of a `Turn::Work` succeeded or not.
-    pub(crate) fn end(&self, nonce: Nonce, done: bool) {
+    /// The work of a `Turn::Work` succeeded, and its cells have this sequence id; `None`: it failed.
+    pub(crate) fn end(&self, nonce: Nonce, done: Option<SeqId>) {
         if nonce.nonce == 0 {
             return;
         }
         let stripe = self.stripe(nonce);
         let mut state = stripe.state.lock();
         state.running.remove(&nonce);
-        if done {
-            self.remember(&mut state, nonce);
+        if let Some(seq) = done {
+            self.remember(&mut state, nonce, seq);
         }
         drop(state);
         stripe.ended.notify_all();
@@ -224,8 +225,8 @@ impl Nonces {
         for found in found {
             if found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms {
                 let mut state = self.stripe(found.nonce).state.lock();
-                if !state.is_done(found.nonce) {
-                    self.remember(&mut state, found.nonce);
+                if state.done(found.nonce).is_none() {
+                    self.remember(&mut state, found.nonce, found.seq);
                 }
             }
         }
@@ -255,7 +256,7 @@ impl Nonces {
         stats
     }
 
-    fn remember(&self, state: &mut StripeState, nonce: Nonce) {
+    fn remember(&self, state: &mut StripeState, nonce: Nonce, seq: SeqId) {
         let (now_ns, grace_ns) = (self.clock.monotonic_ns(), self.grace.as_nanos() as u64);
         state.expire(now_ns, grace_ns);
         let span_ns = grace_ns / u64::from(GENERATIONS_PER_GRACE);
@@ -269,7 +270,7 @@ impl Nonces {
                 state.generations.back_mut().expect("it was just put in")
             }
         };
-        generation.keys.insert(key_of(nonce));
+        generation.keys.insert(key_of(nonce), seq);
         generation.newest_ns = now_ns;
         while state.held_bytes() > self.stripe_bytes_max && state.generations.len() > 1 {
             let forgotten = state.generations.pop_front().map_or(0, |oldest| oldest.keys.len());
@@ -288,22 +289,30 @@ impl Nonces {
 pub(crate) struct NonceGuard {
     nonces: Arc<Nonces>,
     nonce: Nonce,
+    seq: SeqId,
 }
 
 impl NonceGuard {
     pub(crate) fn new(nonces: &Arc<Nonces>, nonce: Nonce) -> NonceGuard {
-        NonceGuard { nonces: nonces.clone(), nonce }
+        NonceGuard { nonces: nonces.clone(), nonce, seq: SeqId::ZERO }
     }
 
-    pub(crate) fn end(mut self, done: bool) {
-        self.nonces.end(self.nonce, done);
+    /// The sequence id of what the operation has written.
+    pub(crate) fn wrote(mut self, seq: SeqId) -> NonceGuard {
+        self.seq = seq;
+        self
+    }
+
+    /// The operation succeeded.
+    pub(crate) fn end(mut self) {
+        self.nonces.end(self.nonce, Some(self.seq));
         self.nonce.nonce = 0;
     }
 }
 
 impl Drop for NonceGuard {
     fn drop(&mut self) {
-        self.nonces.end(self.nonce, false);
+        self.nonces.end(self.nonce, None);
     }
 }
 
@@ -323,14 +332,14 @@ mod tests {
         assert_eq!(nonces.begin(N), Turn::Running);
         drop(NonceGuard::new(&nonces, N)); // failed
         assert_eq!(nonces.begin(N), Turn::Work);
-        NonceGuard::new(&nonces, N).end(true);
-        assert_eq!(nonces.begin(N), Turn::Done);
+        NonceGuard::new(&nonces, N).wrote(SeqId::new(5)).end();
+        assert_eq!(nonces.begin(N), Turn::Done(SeqId::new(5)));
         clock.advance(Duration::from_secs(11));
         let other = Nonce { group: 1, nonce: 8 };
         for nonce in 100..200 {
             let any = Nonce { group: 5, nonce };
             assert_eq!(nonces.begin(any), Turn::Work);
-            nonces.end(any, true);
+            nonces.end(any, Some(SeqId::ZERO));
         }
         assert_eq!(nonces.begin(other), Turn::Work);
         assert_eq!(nonces.begin(N), Turn::Work, "the grace period is over");
@@ -342,9 +351,9 @@ mod tests {
         assert_eq!(nonces.begin(N), Turn::Work);
         let waiting = nonces.clone();
         let thread = halcyon_env::spawn_thread("duplicate", move || {
-            assert_eq!(waiting.wait(N, Duration::from_secs(20)), Turn::Done);
+            assert_eq!(waiting.wait(N, Duration::from_secs(20)), Turn::Done(SeqId::new(8)));
         });
-        nonces.end(N, true);
+        nonces.end(N, Some(SeqId::new(8)));
         thread.unwrap().join().unwrap();
         let short = Nonce { group: 2, nonce: 2 };
         assert_eq!(nonces.begin(short), Turn::Work);
@@ -366,6 +375,7 @@ mod tests {
         let found = |nonce, age_ms: i64| ReplayedNonce {
             nonce: Nonce { group: 4, nonce },
             write_time_ms: 1_000_000 - age_ms,
+            seq: SeqId::new(nonce),
         };
         // A client may repeat its call late, and the other server's clock may have been ahead.
         nonces.report_replayed(&[
@@ -376,7 +386,8 @@ mod tests {
             found(5, -90_000),
         ]);
         let turns = [1, 2, 3, 5].map(|nonce| nonces.begin(Nonce { group: 4, nonce }));
-        assert_eq!(turns, [Turn::Done, Turn::Done, Turn::Work, Turn::Done]);
+        let done = |seq| Turn::Done(SeqId::new(seq));
+        assert_eq!(turns, [done(1), done(2), Turn::Work, done(5)]);
         assert_eq!(nonces.stats().remembered_count, 3);
         clock.advance(Duration::from_secs(10));
         nonces.expire();
@@ -396,12 +407,12 @@ mod tests {
             if at % a_second == 0 {
                 clock.advance(Duration::from_secs(1));
             }
-            nonces.end(nonce(at), true);
+            nonces.end(nonce(at), Some(SeqId::new(at)));
         }
         let stats = nonces.stats();
         assert_eq!(stats.forgotten_early_count, 0, "{stats:?}");
         assert!(stats.held_bytes <= 64 << 20, "{stats:?}");
-        assert!((0..seconds * a_second).step_by(997).all(|at| nonces.begin(nonce(at)) == Turn::Done));
+        assert!((0..seconds * a_second).step_by(997).all(|at| nonces.begin(nonce(at)) == Turn::Done(SeqId::new(at))));
     }
 
     #[test]
@@ -411,7 +422,7 @@ mod tests {
         let count = 400_000;
         for nonce in 1..=count {
             clock.advance(Duration::from_micros(100));
-            nonces.end(Nonce { group: 3, nonce }, true);
+            nonces.end(Nonce { group: 3, nonce }, Some(SeqId::ZERO));
             if nonce % 1000 == 0 {
                 assert!(nonces.stats().held_bytes <= 1 << 20);
             }
@@ -420,7 +431,8 @@ mod tests {
         assert!(stats.forgotten_early_count > 0);
         assert_eq!(stats.remembered_count + stats.forgotten_early_count, count);
         assert!(stats.remembered_count > 70_000, "a key takes about ten bytes: {stats:?}");
-        assert_eq!(nonces.begin(Nonce { group: 3, nonce: count }), Turn::Done, "the newest stay");
+        let newest = nonces.begin(Nonce { group: 3, nonce: count });
+        assert_eq!(newest, Turn::Done(SeqId::ZERO), "the newest stay");
         assert_eq!(nonces.begin(Nonce { group: 3, nonce: 1 }), Turn::Work);
     }
 }

@@ -163,8 +163,8 @@ impl Run {
         let nonce = Nonce { group: self.nonce_group, nonce: proto.nonce() };
         let asked = self.decoded(online, proto).map_err(CallError::from);
         let done = asked.and_then(|asked| {
-            if turn(&self.server, nonce, ReadMode::AnyDisk)? == Turn::Done {
-                return read_back(online, &asked.mutation, ReadMode::AnyDisk);
+            if let Turn::Done(seq) = turn(&self.server, nonce, ReadMode::AnyDisk)? {
+                return read_back(online, &asked.mutation, seq, ReadMode::AnyDisk);
             }
             let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
             let written = coprocessors::mutate(operation, online, vec![asked], true, nonce)?;
@@ -198,7 +198,7 @@ impl Run {
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
         let whose = turn(&self.server, nonce, ReadMode::AnyDisk).map_err(CallError::into_rpc)?;
-        if whose == Turn::Done {
+        if let Turn::Done(_) = whose {
             self.push_together(actions, None, Some(true), condition.is_some());
             return Ok(());
         }

@@ -568,18 +568,18 @@ impl Run {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<Vec<Cell>, CallError> {
-        if turn(&self.server, nonce, mode)? == Turn::Done {
-            return read_back(online, mutation, mode);
+        if let Turn::Done(seq) = turn(&self.server, nonce, mode)? {
+            return read_back(online, mutation, seq, mode);
         }
         let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
         let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
         let cells = outcome.results.pop().transpose()?.flatten();
         let is_increment = mutation.kind == MutationKind::Increment;
         self.ops.add(online, if is_increment { Op::Increment } else { Op::Append });
+        self.guards.extend(guard.map(|guard| guard.wrote(outcome.ticket.seq())));
         self.tickets.push(outcome.ticket);
         self.unseen = true;
         self.wrote = true;
-        self.guards.extend(guard);
         Ok(cells.unwrap_or_default())
     }
 
@@ -591,7 +591,7 @@ impl Run {
         }
         let reply = reply.into_reply(processed, old_condition.is_none());
         let reply = Reply { tags: ops.into(), ..reply };
-        let end = |guards: Vec<NonceGuard>| guards.into_iter().for_each(|guard| guard.end(true));
+        let end = |guards: Vec<NonceGuard>| guards.into_iter().for_each(NonceGuard::end);
         if tickets.iter().all(WriteTicket::is_ready) {
             let failed = tickets.drain(..).map(WriteTicket::wait).find_map(Result::err);
             return ready(match failed {

@@ -30,7 +30,7 @@ impl Run {
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
         let guard = match turn(&self.server, nonce, mode) {
-            Ok(Turn::Done) => {
+            Ok(Turn::Done(_)) => {
                 self.push_together(actions, None, Some(true), condition.is_some());
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, ReadPoint, SeqId};
 use halcyon_env::Lookups;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
@@ -171,8 +171,8 @@ impl Request {
 
     fn attempt_once(&self, server: &Arc<RegionServer>, mode: ReadMode) -> Result<Done, CallError> {
         let guard = match turn(server, self.nonce, mode)? {
-            Turn::Work => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
-            _ => return self.repeat(mode),
+            Turn::Done(seq) => return self.repeat(seq, mode),
+            _ => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
         };
         let done = match &self.proto {
             Some(proto) => self.apply_hosted(server, proto, guard),
@@ -192,6 +192,7 @@ impl Request {
                 MutationKind::Put | MutationKind::Delete => (Some(true), None),
                 MutationKind::Increment | MutationKind::Append => (None, Some(result.unwrap_or_default())),
             };
+            let guard = guard.map(|guard| guard.wrote(outcome.ticket.seq()));
             return Ok(Done { processed, result, ticket: Some(outcome.ticket), guard });
         };
         let condition = convert::condition(condition)?;
@@ -199,13 +200,10 @@ impl Request {
             return Err(errors::invalid("The row of the condition is not the row of the mutation").into());
         }
         let outcome = region.check_and_mutate(condition, batch, self.nonce, mode)?;
-        Ok(Done {
-            processed: Some(outcome.processed),
-            result: outcome.result,
-            ticket: Some(outcome.ticket),
-            // A condition that did not hold is looked at again when the call is repeated.
-            guard: guard.filter(|_| outcome.processed),
-        })
+        // A condition that did not hold is looked at again when the call is repeated.
+        let guard = guard.filter(|_| outcome.processed).map(|guard| guard.wrote(outcome.ticket.seq()));
+        let (processed, result) = (Some(outcome.processed), outcome.result);
+        Ok(Done { processed, result, ticket: Some(outcome.ticket), guard })
     }
 
     /// With the hooks of coprocessors. What it returns is durable.
@@ -236,11 +234,11 @@ impl Request {
     }
 
     /// The answer to a call whose work was done by an earlier one with its nonce.
-    fn repeat(&self, mode: ReadMode) -> Result<Done, CallError> {
+    fn repeat(&self, seq: SeqId, mode: ReadMode) -> Result<Done, CallError> {
         let processed = self.condition.is_some().then_some(true);
         let result = match self.mutation.kind {
             MutationKind::Increment | MutationKind::Append => {
-                Some(read_back(&self.online, &self.mutation, mode)?)
+                Some(read_back(&self.online, &self.mutation, seq, mode)?)
             }
             MutationKind::Put | MutationKind::Delete => None,
         };
@@ -263,10 +261,14 @@ pub(super) fn turn(server: &RegionServer, nonce: Nonce, mode: ReadMode) -> Resul
     }
 }
 
-/// The present cells of the columns that a finished Increment or Append has changed.
+/// The answer of a finished Increment or Append: the cells with the sequence id of its write. They are there unless later writes
+/// have replaced them and a flush or a compaction has left them out; then the answer is an error, and not a later value.
+/// HBase reads at that sequence id, too (`ServerNonceManager.getMvccFromOperationContext`), and answers with what it finds.
+/// Without a sequence id, which an operation through the hooks of coprocessors has not, the present cells are the answer.
 pub(super) fn read_back(
     online: &OnlineRegion,
     mutation: &Mutation,
+    seq: SeqId,
     mode: ReadMode,
 ) -> Result<Vec<Cell>, CallError> {
     if !mutation.return_results {
@@ -279,7 +281,14 @@ pub(super) fn read_back(
         qualifiers.get_or_insert_with(BTreeSet::new).insert(part(cell.qualifier()));
     }
     scan.time_range = mutation.time_range;
-    Ok(online.region.get(scan, mode)?)
+    if seq == SeqId::ZERO {
+        return Ok(online.region.get(scan, mode)?);
+    }
+    let columns: usize = scan.families.values().flatten().map(BTreeSet::len).sum();
+    scan.read_point = Some(ReadPoint::at(seq));
+    let cells = online.region.get(scan, mode)?;
+    let is_answer = cells.len() == columns && cells.iter().all(|cell| cell.seq() == seq.get());
+    is_answer.then_some(cells).ok_or_else(|| errors::answer_is_gone().into())
 }
 
 /// What HBase counts a mutation as.
@@ -303,7 +312,7 @@ fn complete(done: Done, codec: Option<Codec>, tag: u64) -> Outcome {
         Some(ticket) if !ticket.is_ready() => Outcome::Later(Box::pin(async move {
             ticket.await.map_err(|error| errors::to_rpc(&error))?;
             if let Some(guard) = guard {
-                guard.end(true);
+                guard.end();
             }
             Ok(reply)
         })),
@@ -312,7 +321,7 @@ fn complete(done: Done, codec: Option<Codec>, tag: u64) -> Outcome {
                 return ready(Err(errors::to_rpc(&error)));
             }
             if let Some(guard) = guard {
-                guard.end(true);
+                guard.end();
             }
             ready(Ok(reply))
         }

@@ -55,7 +55,7 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
-        let keep_above = self.read_points.keep_above();
+        let keep_above = self.read_points.keep_above(self.services.env.clock.monotonic_ns());
         let matcher = match &selection.drops {
             Drops::Nothing => Matcher::minor(store.keeping, now_ms),
             Drops::Everything => Matcher::major(store.keeping, earliest, now_ms),

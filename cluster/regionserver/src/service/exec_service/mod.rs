@@ -100,7 +100,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             ticket.await.map_err(|error| errors::to_rpc(&error))?;
         }
         if let Some(guard) = guard {
-            guard.end(true);
+            guard.end();
         }
         Ok(Reply::message(&pb::CoprocessorServiceResponse { region: specifier, value }))
     }))

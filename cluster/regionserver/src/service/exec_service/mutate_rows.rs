@@ -22,7 +22,7 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
     let mutations = mutations.collect::<Result<Vec<_>, _>>()?;
     let conditions = rows.condition.iter().map(convert::condition).collect::<Result<Vec<_>, _>>()?;
     let nonce = Nonce { group: rows.nonce_group(), nonce: rows.nonce() };
-    if turn(server, nonce, ReadMode::AnyDisk)? == Turn::Done {
+    if let Turn::Done(_) = turn(server, nonce, ReadMode::AnyDisk)? {
         return Ok(answer(true));
     }
     let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
