@@ -40,6 +40,7 @@ mod reader;
 mod recoveries;
 mod seal;
 mod site;
+mod whole;
 mod writer;
 
 pub use address::HdfsAddress;
