@@ -49,7 +49,8 @@ impl CreateOptions {
     }
 }
 
-/// A file of HDFS at its end. After an error it takes no more bytes: what was written since the last sync is in doubt.
+/// A file of HDFS at its end. A small one that ends before it is synced goes to each DataNode (`whole.rs`), all others are
+/// pipelines. After an error it takes no more bytes: what was written since the last sync is in doubt.
 pub(crate) struct HdfsWriter {
     cluster: Arc<Cluster>,
     path: PathBuf,
