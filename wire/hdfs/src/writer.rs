@@ -87,12 +87,7 @@ impl HdfsWriter {
     }
 
     /// A file that was just created.
-    pub(crate) fn of(
-        cluster: &Arc<Cluster>,
-        path: &Path,
-        file: FileWriter,
-        block_bytes: u64,
-    ) -> HdfsWriter {
+    pub(crate) fn of(cluster: &Arc<Cluster>, path: &Path, file: FileWriter, block_bytes: u64) -> HdfsWriter {
         HdfsWriter {
             cluster: cluster.clone(),
             path: path.to_path_buf(),

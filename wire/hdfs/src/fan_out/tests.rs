@@ -65,7 +65,9 @@ pub(crate) fn connect(scripts: Vec<Box<dyn FnOnce(TcpStream) + Send>>) -> FanOut
 }
 
 /// Keeps what comes as a DataNode does, checks it, and acknowledges each packet.
-pub(crate) fn keeps(told: std::sync::mpsc::Sender<(Vec<u8>, usize, usize)>) -> Box<dyn FnOnce(TcpStream) + Send> {
+pub(crate) fn keeps(
+    told: std::sync::mpsc::Sender<(Vec<u8>, usize, usize)>,
+) -> Box<dyn FnOnce(TcpStream) + Send> {
     Box::new(move |mut stream| {
         let (mut block, mut seqno, mut syncs, mut heartbeats) = (Vec::new(), 0, 0, 0);
         while let Some(packet) = read_packet(&mut stream) {

@@ -150,5 +150,8 @@ fn with_too_few_left_the_file_fails_and_names_them() {
     let (kind, why) = ended.unwrap_err();
     assert_eq!((kind, avoided), (io::ErrorKind::TimedOut, vec![false, true, true]));
     let limit = cluster.deadlines().acknowledgement;
-    assert!(why.matches("127.0.0.1:").count() == 2 && took >= limit && took < limit + SLACK, "{why} {took:?}");
+    assert!(
+        why.matches("127.0.0.1:").count() == 2 && took >= limit && took < limit + SLACK,
+        "{why} {took:?}"
+    );
 }

@@ -33,7 +33,8 @@ fn small_files_beside_a_frozen_datanode() {
         let root = directory(&fs, &format!("whole-{name}"));
         await_datanodes(&fs);
         let bytes_of = |number: usize| vec![number as u8; 1 + number * 3_001 % 50_000];
-        let once = |number: usize| ms_of(|| write(&fs, &root.join(format!("f{number}")), &bytes_of(number))).0;
+        let once =
+            |number: usize| ms_of(|| write(&fs, &root.join(format!("f{number}")), &bytes_of(number))).0;
         let before: Vec<u64> = (0..10).map(once).collect();
         let frozen = format!("datanode{}", 1 + name.len() % DATANODES);
         cluster("freeze", &frozen);
@@ -44,7 +45,10 @@ fn small_files_beside_a_frozen_datanode() {
             beside.push(once(before.len() + beside.len()));
         }
         for number in 0..before.len() + beside.len() {
-            assert!(fs.read(&root.join(format!("f{number}"))).unwrap() == bytes_of(number), "{name} {number}");
+            assert!(
+                fs.read(&root.join(format!("f{number}"))).unwrap() == bytes_of(number),
+                "{name} {number}"
+            );
         }
         cluster("thaw", &frozen);
         println!(
