@@ -8,6 +8,8 @@ const LONGEST_MS: u64 = 2_500;
 /// The NameNode leaves a frozen DataNode out when it is stale, here after three seconds.
 const UNTIL_STALE: Duration = Duration::from_millis(2_500);
 
+type Write = fn(&HdfsFileSystem, &Path, &[u8]);
+
 fn longest(times: &[u64]) -> u64 {
     times.iter().copied().max().unwrap_or_default()
 }
@@ -23,7 +25,7 @@ fn write_in_parts(fs: &HdfsFileSystem, path: &Path, bytes: &[u8]) {
 #[test]
 #[ignore = "needs an HDFS"]
 fn small_files_beside_a_frozen_datanode() {
-    let writes: [(&str, fn(&HdfsFileSystem, &Path, &[u8])); 3] = [
+    let writes: [(&str, Write); 3] = [
         ("replace", |fs, path, bytes| fs.replace(path, bytes).unwrap()),
         ("put_new", |fs, path, bytes| fs.put_new(path, bytes).unwrap()),
         ("sync_and_close", write_in_parts),
