@@ -160,6 +160,16 @@ impl WatchedWriter {
         watch.stalls.took(&*watch.clock, "sync", || inner.path().display().to_string(), time_ns);
         synced
     }
+
+    fn over_end(
+        self,
+        kind: &'static str,
+        end: impl FnOnce(Box<dyn WritableFile>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let WatchedWriter { inner, watch } = self;
+        let path = inner.path().to_path_buf();
+        watch.over(kind, &path, || end(inner))
+    }
 }
 
 impl WritableFile for WatchedWriter {
@@ -223,15 +233,11 @@ impl WritableFile for WatchedWriter {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        let WatchedWriter { inner, watch } = *self;
-        let started_ns = watch.clock.monotonic_ns();
-        let path = inner.path().to_path_buf();
-        let operation = FileOperation::changes(&*watch.clock, &path);
-        let closed = inner.close();
-        drop(operation);
-        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
-        watch.stalls.took(&*watch.clock, "files", || path.display().to_string(), time_ns);
-        closed
+        self.over_end("files", |inner| inner.close())
+    }
+
+    fn sync_and_close(self: Box<Self>) -> io::Result<()> {
+        self.over_end("sync", |inner| inner.sync_and_close())
     }
 
     fn len(&self) -> u64 {

@@ -168,8 +168,7 @@ impl BlockWriter {
     pub(crate) fn finish(mut self, trailer: &[u8]) -> Result<u64> {
         self.out.extend_from_slice(trailer);
         self.flush()?;
-        self.file.sync()?;
-        self.file.close()?;
+        self.file.sync_and_close()?;
         Ok(self.written)
     }
 }

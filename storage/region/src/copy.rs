@@ -187,8 +187,7 @@ pub(crate) fn copy_bytes(env: &Env, from: &dyn ReadableFile, to: &Path) -> Resul
         target.write_all(&buffer)?;
         at += buffer.len() as u64;
     }
-    target.sync()?;
-    Ok(target.close()?)
+    Ok(target.sync_and_close()?)
 }
 
 /// Makes the name of a file durable that an earlier attempt has brought into place.

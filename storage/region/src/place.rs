@@ -255,8 +255,7 @@ impl StagingDir {
 pub(crate) fn write_file(env: &Env, path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = env.fs.create(path)?;
     file.write_all(bytes)?;
-    file.sync()?;
-    Ok(file.close()?)
+    Ok(file.sync_and_close()?)
 }
 
 /// Moves a file to a free name, durably.

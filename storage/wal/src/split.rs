@@ -230,8 +230,7 @@ impl Output {
         self.write(env, cipher)?;
         let mut file = self.file.take().expect("a write makes it");
         file.write_all(TRAILER)?;
-        file.sync()?;
-        Ok(file.close()?)
+        Ok(file.sync_and_close()?)
     }
 
     fn publish(&self, env: &Env) -> Result<PathBuf> {

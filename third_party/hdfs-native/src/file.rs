@@ -22,8 +22,10 @@ use crate::{HdfsError, Result};
 
 pub mod fan_out;
 
-const COMPLETE_RETRY_DELAY_MS: u64 = 500;
-const COMPLETE_RETRIES: u32 = 5;
+// The NameNode most often learns of a block a few milliseconds after the writer does. The delay
+// doubles with each retry.
+const COMPLETE_RETRY_DELAY_MS: u64 = 10;
+const COMPLETE_RETRIES: u32 = 11;
 
 fn io_error(error: HdfsError) -> io::Error {
     io::Error::other(error)

@@ -1,7 +1,7 @@
-//! DataNodes that new logs do without.
+//! DataNodes that new logs and small files do without.
 //!
-//! The NameNode offers a DataNode for ten minutes after it died, and one that is frozen for longer. A log that waited for
-//! such a DataNode must not meet it again in its next file. HBase does the same (`ExcludeDatanodeManager`).
+//! The NameNode offers a DataNode for ten minutes after it died, and one that is frozen for longer. Who waited for such a
+//! DataNode must not meet it again in the next file. HBase does the same (`ExcludeDatanodeManager`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// What the next log would like.
+/// What the next file would like.
 pub(crate) struct Wishes {
     before: Vec<Datanode>,
     avoided: Vec<Datanode>,
@@ -126,7 +126,7 @@ impl Avoided {
         let until = still_dead.as_ref().map_or(noticed + avoided, |entry| entry.until.max(noticed + avoided));
         let is_dead = is_dead || still_dead.is_some();
         if still_dead.is_none_or(|entry| entry.until < until) {
-            tracing::warn!(datanode = datanode.name(), "new logs do without this DataNode for {avoided:?}");
+            tracing::warn!(datanode = datanode.name(), "new files do without this DataNode for {avoided:?}");
         }
         let datanode = datanode.clone();
         state.avoided.push(Entry { datanode, noted: now, until, is_dead, lates_count, failures_count });
@@ -152,13 +152,26 @@ impl Avoided {
         state.placed.push((kind, datanodes.to_vec()));
     }
 
+    /// Of the next log of this name's kind.
     pub(crate) fn placements(&self, path: &Path) -> Wishes {
-        let (kind, now) = (Kind::of(path), Instant::now());
+        let kind = Kind::of(path);
         let state = self.state.lock();
         let before = state.placed.iter().find(|(of, _)| *of == kind);
-        let avoided = || state.avoided.iter().filter(|entry| entry.until > now);
+        state.wishes(before.map_or_else(Vec::new, |(_, datanodes)| datanodes.clone()))
+    }
+
+    /// Of a file that does not follow another one.
+    pub(crate) fn placements_of_file(&self) -> Wishes {
+        self.state.lock().wishes(Vec::new())
+    }
+}
+
+impl State {
+    fn wishes(&self, before: Vec<Datanode>) -> Wishes {
+        let now = Instant::now();
+        let avoided = || self.avoided.iter().filter(|entry| entry.until > now);
         Wishes {
-            before: before.map_or_else(Vec::new, |(_, datanodes)| datanodes.clone()),
+            before,
             avoided: avoided().map(|entry| entry.datanode.clone()).collect(),
             dead: avoided().filter(|entry| entry.is_dead).map(|entry| entry.datanode.clone()).collect(),
         }

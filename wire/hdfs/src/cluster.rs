@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hdfs_native::{Client, ClientBuilder, HdfsError};
@@ -95,6 +95,7 @@ pub(crate) struct Cluster {
     hedged_reads: Arc<HedgedReads>,
     avoided: Avoided,
     recoveries: Recoveries,
+    usual_block_bytes: OnceLock<u64>,
 }
 
 impl Cluster {
@@ -123,7 +124,17 @@ impl Cluster {
         let hedged_reads = Arc::new(HedgedReads::new(&address)?);
         let avoided = Avoided::default();
         let recoveries = Recoveries::default();
-        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads, avoided, recoveries })
+        let usual_block_bytes = OnceLock::new();
+        Ok(Cluster {
+            runtime: Some(runtime),
+            address,
+            options,
+            current,
+            hedged_reads,
+            avoided,
+            recoveries,
+            usual_block_bytes,
+        })
     }
 
     pub(crate) fn address(&self) -> &HdfsAddress {
@@ -144,6 +155,14 @@ impl Cluster {
 
     pub(crate) fn recoveries(&self) -> &Recoveries {
         &self.recoveries
+    }
+
+    /// The NameNode's block size, which is asked for until it is known.
+    pub(crate) fn usual_block_bytes(&self, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if let Some(known) = self.usual_block_bytes.get() {
+            return Some(*known);
+        }
+        ask().map(|answer| *self.usual_block_bytes.get_or_init(|| answer))
     }
 
     /// Between two heartbeats to the DataNodes of a file that is being written.

@@ -156,6 +156,18 @@ impl FanOut {
         }
     }
 
+    /// Goes on without the DataNode that has failed, if there are others; how many are left.
+    pub(crate) fn leave_out_failed(&mut self) -> usize {
+        let Some(failure) = &self.failure else { return self.links.len() };
+        let left = self.links.iter().filter(|link| link.datanode != failure.datanode).count();
+        if left > 0 {
+            self.links.retain(|link| link.datanode != failure.datanode);
+            self.failure = None;
+            self.slowest = 0;
+        }
+        left
+    }
+
     /// Sends and reads until all packets are acknowledged or the time is over; whether they are. After an error nothing
     /// more is sent.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<bool, LinkFailure> {
@@ -345,4 +357,4 @@ fn header_of(offset: u64, seqno: i64, end: PacketEnd, data_len: usize) -> Vec<u8
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

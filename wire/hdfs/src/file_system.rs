@@ -117,7 +117,7 @@ impl HdfsFileSystem {
     fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
         let mut file = self.create_with(path, options)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync()).and_then(|()| file.close());
+        let written = file.write_all(bytes).and_then(|()| file.sync_and_close());
         if written.is_err() {
             let _ = names::remove(&self.cluster, path, false); // likewise
         }

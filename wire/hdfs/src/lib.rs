@@ -11,6 +11,8 @@
 //! - **Readers that reopen** (`reader.rs`). The library asks once where a file's blocks are, and never tries a DataNode
 //!   again that failed once. Here a failed read asks again, also at the places where the file may have been moved to. A
 //!   read that is late is made from a second replica, too (`hedge.rs`).
+//! - **Small files past a DataNode that is silent** (`whole.rs`). Their bytes go to each DataNode from here, as those of logs do
+//!   (`log.rs`). So it is known who is silent, and the next files do without it (`avoided.rs`).
 //! - **Writers that are abandoned** (`writer.rs`). After an error or a deadline the file takes no more bytes. It is sealed in
 //!   the background, which also ends what the library left running for it.
 //! - **Sealing** ([`HdfsFileSystem::seal`]): after it no other client adds a byte to a file, and the length is final.
@@ -40,6 +42,7 @@ mod reader;
 mod recoveries;
 mod seal;
 mod site;
+mod whole;
 mod writer;
 
 pub use address::HdfsAddress;

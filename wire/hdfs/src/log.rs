@@ -66,7 +66,7 @@ pub(crate) fn create(
     let (created, replication) =
         created.map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
     match created {
-        Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file))),
+        Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file, 0))),
         Created::Direct(_, connections, _) if connections.is_empty() => {
             let text = format!("{}: the NameNode gave its block no DataNode", path.display());
             Err(io::Error::new(io::ErrorKind::InvalidData, text))

@@ -13,9 +13,12 @@ use hdfs_native::{HdfsError, WriteOptions};
 use crate::cluster::Cluster;
 use crate::failure::{data_error, kind_of};
 use crate::file_system::text;
+use crate::names;
 use crate::seal::seal_in_background;
+use crate::whole::{self, WHOLE_MAX_BYTES};
 
-/// So many bytes are collected before they go to the DataNodes. Readers see bytes after a sync only, whatever this is.
+/// So many bytes are collected before they go to the DataNodes, and at first as many as a small file may have. Readers see bytes
+/// after a sync only, whatever this is.
 const COLLECTED_MAX_BYTES: usize = 256 << 10;
 
 /// How a file is created.
@@ -46,12 +49,17 @@ impl CreateOptions {
     }
 }
 
-/// A file of HDFS at its end. After an error it takes no more bytes: what was written since the last sync is in doubt.
+/// A file of HDFS at its end. A small one that ends before it is synced goes to each DataNode (`whole.rs`), all others are
+/// pipelines. After an error it takes no more bytes: what was written since the last sync is in doubt.
 pub(crate) struct HdfsWriter {
     cluster: Arc<Cluster>,
     path: PathBuf,
     /// `None` once the file is closed or abandoned.
     file: Option<FileWriter>,
+    /// Nothing was passed on to `file` yet. If the file ends so, it needs no pipeline.
+    is_whole: bool,
+    /// It has one block then.
+    whole_max_bytes: usize,
     collected: BytesMut,
     len: u64,
     /// Why the file was abandoned.
@@ -74,15 +82,18 @@ impl HdfsWriter {
         let created = if options.overwrite { cluster.ask(create) } else { cluster.ask_once(create) };
         let file = created
             .map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
-        Ok(HdfsWriter::of(cluster, path, file))
+        let block_bytes = options.block_size_bytes.unwrap_or_else(|| usual_block_bytes(cluster, &name));
+        Ok(HdfsWriter::of(cluster, path, file, block_bytes))
     }
 
     /// A file that was just created.
-    pub(crate) fn of(cluster: &Arc<Cluster>, path: &Path, file: FileWriter) -> HdfsWriter {
+    pub(crate) fn of(cluster: &Arc<Cluster>, path: &Path, file: FileWriter, block_bytes: u64) -> HdfsWriter {
         HdfsWriter {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
             file: Some(file),
+            is_whole: true,
+            whole_max_bytes: usize::try_from(block_bytes).unwrap_or(usize::MAX).min(WHOLE_MAX_BYTES),
             collected: BytesMut::new(),
             len: 0,
             abandoned: None,
@@ -91,6 +102,7 @@ impl HdfsWriter {
 
     fn pass_on(&mut self, after: After) -> io::Result<()> {
         let Some(mut file) = self.file.take() else { return Err(self.refusal()) };
+        self.is_whole = false;
         let bytes = self.collected.split().freeze();
         let limit = after.limit(&self.cluster);
         let done = self.cluster.run(limit, async move {
@@ -116,6 +128,20 @@ impl HdfsWriter {
         }
     }
 
+    /// Ends a file of which all bytes are collected without a pipeline, if that is possible; whether it was.
+    fn end_whole(&mut self, sync: bool) -> io::Result<bool> {
+        // A file without bytes has no block, and so no DataNode.
+        let is_possible = self.is_whole && !self.collected.is_empty();
+        let Some(file) = self.file.take_if(|_| is_possible) else { return Ok(false) };
+        match whole::write(&self.cluster, &self.path, file, &self.collected, sync) {
+            Ok(pipelined) => {
+                self.file = pipelined;
+                Ok(self.file.is_none())
+            }
+            Err((kind, why)) => Err(self.abandon(kind, why)),
+        }
+    }
+
     fn abandon(&mut self, kind: io::ErrorKind, why: String) -> io::Error {
         tracing::warn!("{} is abandoned: {why}", self.path.display());
         self.collected.clear();
@@ -136,6 +162,11 @@ impl HdfsWriter {
         );
         io::Error::new(kind, text)
     }
+}
+
+/// The block size of a file that says nothing about it, by one that was just created. Without an answer, files are pipelines.
+fn usual_block_bytes(cluster: &Cluster, created: &str) -> u64 {
+    cluster.usual_block_bytes(|| names::status(cluster, created).ok().flatten()?.blocksize).unwrap_or(0)
 }
 
 /// What is done behind the bytes.
@@ -169,8 +200,9 @@ impl WritableFile for HdfsWriter {
             return Err(self.refusal());
         }
         for part in bytes.chunks(COLLECTED_MAX_BYTES) {
+            let most = if self.is_whole { self.whole_max_bytes } else { COLLECTED_MAX_BYTES };
             self.collected.extend_from_slice(part);
-            if self.collected.len() >= COLLECTED_MAX_BYTES {
+            if self.collected.len() > most {
                 self.pass_on(After::Nothing)?;
             }
         }
@@ -195,6 +227,15 @@ impl WritableFile for HdfsWriter {
 
     /// It is an error if the NameNode did not confirm the end, and then the file is in doubt.
     fn close(mut self: Box<Self>) -> io::Result<()> {
+        if self.end_whole(false)? { Ok(()) } else { self.pass_on(After::Close) }
+    }
+
+    /// As `close`, and the bytes are on the disks of the DataNodes.
+    fn sync_and_close(mut self: Box<Self>) -> io::Result<()> {
+        if self.end_whole(true)? {
+            return Ok(());
+        }
+        self.pass_on(After::Sync)?;
         self.pass_on(After::Close)
     }
 

@@ -51,7 +51,7 @@ fn ack(seqno: i64, status: u8) -> Vec<u8> {
 }
 
 /// Connects to as many DataNodes as there are scripts. Each runs its script with its end of the connection.
-fn connect(scripts: Vec<Box<dyn FnOnce(TcpStream) + Send>>) -> FanOut {
+pub(crate) fn connect(scripts: Vec<Box<dyn FnOnce(TcpStream) + Send>>) -> FanOut {
     let connections = scripts.into_iter().enumerate().map(|(number, script)| {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -65,7 +65,9 @@ fn connect(scripts: Vec<Box<dyn FnOnce(TcpStream) + Send>>) -> FanOut {
 }
 
 /// Keeps what comes as a DataNode does, checks it, and acknowledges each packet.
-fn keeps(told: std::sync::mpsc::Sender<(Vec<u8>, usize, usize)>) -> Box<dyn FnOnce(TcpStream) + Send> {
+pub(crate) fn keeps(
+    told: std::sync::mpsc::Sender<(Vec<u8>, usize, usize)>,
+) -> Box<dyn FnOnce(TcpStream) + Send> {
     Box::new(move |mut stream| {
         let (mut block, mut seqno, mut syncs, mut heartbeats) = (Vec::new(), 0, 0, 0);
         while let Some(packet) = read_packet(&mut stream) {

@@ -4,6 +4,7 @@
 mod datanodes;
 mod failover;
 mod logs;
+mod whole;
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
