@@ -202,7 +202,7 @@ fn a_repeated_increment_gets_its_own_answer() {
     let left = lab.fs.crash(CrashMode::ALL[0], 1);
     drop(lab);
     let lab = start(&left, &clock).unwrap();
-    assert_eq!(operate(&lab, 1).unwrap(), 4);
+    assert_eq!(operate(&lab, 1).unwrap(), 5);
 }
 
 /// A region moves, or its server stops: the close flushes it, and no WAL entry is replayed that has the nonce. The client whose
