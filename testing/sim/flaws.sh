@@ -1,6 +1,6 @@
 #!/bin/bash
 # Deliberate bugs (flaws/*.patch), one after the other in a copy of the source. The seeds must find each: those of the master with models
-# of region servers, those of the region server (server-*) with real ones.
+# of region servers, those of the region server (server-*) and of splits and merges (split-*, merge-*) with real ones.
 # SEEDS=number, default 3000, SERVER_SEEDS=number, default 1000; names of patches as arguments choose some.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,7 +17,7 @@ for patch in "$root"/testing/sim/flaws/*.patch; do
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     git checkout -q -- . && git apply "$patch" || { echo "$name: the patch does not apply"; missed=1; continue; }
     tried=a_cluster_keeps seeds=${SEEDS:-3000}
-    [[ $name != server-* ]] || tried=a_cluster_of_real_servers seeds=${SERVER_SEEDS:-1000}
+    [[ ! $name =~ ^(server|split|merge)- ]] || tried=a_cluster_of_real_servers seeds=${SERVER_SEEDS:-1000}
     if HALCYON_SEEDS=$seeds cargo test -q -p halcyon-sim --test seeds "$tried" >"$copy/log" 2>&1; then
         echo "$name: MISSED"
         missed=1

@@ -147,7 +147,13 @@ impl FreshNonces {
     }
 
     /// Keeps the nonces of writes up to this number, durably. These writes are durable.
-    pub(crate) fn keep(&self, place: &OpeningDir, edits_dir: &Path, up_to: SeqId, oldest_ms: i64) -> Result<()> {
+    pub(crate) fn keep(
+        &self,
+        place: &OpeningDir,
+        edits_dir: &Path,
+        up_to: SeqId,
+        oldest_ms: i64,
+    ) -> Result<()> {
         let written = |(seq, _): &&(SeqId, ReplayedNonce)| *seq <= up_to;
         let fresh: Vec<ReplayedNonce> =
             self.list.lock().iter().filter(written).map(|(_, found)| *found).collect();

@@ -11,9 +11,10 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
 use halcyon_proto::pb::mutation_proto::{ColumnValue, MutationType};
 use halcyon_schema::{RegionInfo, ServerName, TableName};
+use halcyon_servers::Target;
 use prost::Message;
 
-use crate::calls::{Caller, Failure, Target};
+use crate::calls::{Caller, Failure};
 use crate::server::Life;
 use crate::told::{self, APPENDED, COUNT, FAMILY, ONE, PUT};
 use crate::world::World;
@@ -171,13 +172,18 @@ impl Client {
             ..Default::default()
         };
         let group = nonce.map(|_| self.number);
-        let (begun_ns, patience) = (self.world.now_ns(), self.world.lock().dice.below(PATIENCE_MAX.as_nanos() as usize));
+        let (begun_ns, patience) =
+            (self.world.now_ns(), self.world.lock().dice.below(PATIENCE_MAX.as_nanos() as usize));
         let mut attempts = 0;
         loop {
             if let Some((server, region)) = self.find(row) {
                 let region = specifier(&region);
-                let request =
-                    pb::MutateRequest { region, mutation: mutation.clone(), condition: None, nonce_group: group };
+                let request = pb::MutateRequest {
+                    region,
+                    mutation: mutation.clone(),
+                    condition: None,
+                    nonce_group: group,
+                };
                 match self.world.call(&self.caller, &server, Target::Client, "Mutate", &request) {
                     Ok(_) => {
                         if attempts > 0 && nonce.is_some() {
@@ -186,7 +192,8 @@ impl Client {
                         return true;
                     }
                     Err(failure) => {
-                        self.world.tell(|| format!("client {}: {kind:?} at {server}: {failure:?}", self.number));
+                        self.world
+                            .tell(|| format!("client {}: {kind:?} at {server}: {failure:?}", self.number));
                         attempts += usize::from(matches!(failure, Failure::NoAnswer));
                         self.place = None;
                     }

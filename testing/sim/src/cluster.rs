@@ -156,12 +156,12 @@ impl Cluster {
             Event::Expire(server) => self.expire(&server),
             Event::SeesDeath(epoch, server) => {
                 if let Some(master) = self.master_of(epoch) {
-                    master.view.expire(&server);
+                    master.tell(move |view| view.expire(&server));
                 }
             }
             Event::SeesJoin(epoch, server) => {
                 if let Some(master) = self.master_of(epoch) {
-                    master.view.add_online(&server);
+                    master.tell(move |view| view.add_online(&server));
                 }
             }
             Event::Abort(server) => world.abort(&server),
@@ -337,7 +337,7 @@ impl Cluster {
         self.master = Some(MasterProcess::start(&self.world));
         let znodes: Vec<_> = self.world.lock().znodes.iter().cloned().collect();
         let master = self.master.as_ref().expect("it was just started");
-        znodes.iter().for_each(|server| master.view.add_online(server));
+        master.tell(move |view| znodes.iter().for_each(|server| view.add_online(server)));
     }
 
     fn freeze_master(&mut self) {
@@ -622,7 +622,8 @@ impl Cluster {
             let mut regions: Vec<_> = regions.collect();
             regions.sort_by_key(|region| region.start_key().clone());
             let ends = regions.iter().map(|region| region.end_key().clone());
-            let starts = regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
+            let starts =
+                regions.iter().skip(1).map(|region| region.start_key().clone()).chain([Bytes::new()]);
             let begins = regions.first().is_some_and(|first| first.start_key().is_empty());
             let is_whole = begins && ends.eq(starts);
             if !is_whole {

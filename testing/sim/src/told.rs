@@ -48,7 +48,9 @@ impl Told {
     /// The rows of a region as they are now.
     pub(crate) fn of_region(&self, region: &RegionInfo) -> BTreeMap<Bytes, Row> {
         let rows = self.rows.get(&region.table().to_string()).into_iter().flatten();
-        rows.filter(|(row, _)| region.contains_row(row)).map(|(key, row)| (key.clone(), row.clone())).collect()
+        rows.filter(|(row, _)| region.contains_row(row))
+            .map(|(key, row)| (key.clone(), row.clone()))
+            .collect()
     }
 }
 
@@ -160,7 +162,9 @@ mod tests {
     fn what_counts_twice_or_never_is_found() {
         let told = told(&[1, 2], &[1, 2, 3]);
         let wrong = |found: Found| check(&found, &told, &told).unwrap_err();
-        for found in [columns(2, &[(1, 1), (2, 1)], &[2, 1]), columns(3, &[(1, 1), (2, 1), (3, 1)], &[3, 1, 2])] {
+        for found in
+            [columns(2, &[(1, 1), (2, 1)], &[2, 1]), columns(3, &[(1, 1), (2, 1), (3, 1)], &[3, 1, 2])]
+        {
             check(&found, &told, &told).unwrap();
         }
         assert_eq!(wrong(columns(1, &[(1, 1)], &[1, 2])), "r: Increment 2 is lost");
