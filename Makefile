@@ -310,6 +310,7 @@ keeper-test: build
 	HALCYON="$(HALCYON)" testing/cluster/keeper-test.sh
 
 status-test: build
+	cargo build --release -p halcyon-client --example recovery
 	HALCYON="$(HALCYON)" testing/cluster/status-test.sh
 
 mixed-faults: build

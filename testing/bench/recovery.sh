@@ -6,6 +6,8 @@
 # CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved.
 #             "host": a region server is frozen with its keeper and with a DataNode, which is as silent as a machine that is lost.
 #             There are four DataNodes then, and not three. "silent": a region server is frozen with its keeper
+# SETTLE      seconds between the return of a DataNode and the next round of "host", default 40: until then WALs and files have fewer
+#             copies, and a round would be about two lost hosts
 # PUBLISHED   not empty: clients are told of dead servers (hbase.status.published); default empty
 # OUT         a directory that keeps the figures
 # SESSION     zookeeper.session.timeout of halcyon and hbase-fast in ms, default 6000
@@ -28,7 +30,7 @@ ROOT="$(cd "$BENCH/../.." && pwd)"
 HERE="$ROOT/testing/cluster"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-recovery}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}" PUBLISHED="${PUBLISHED:-}"
+ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}" SETTLE="${SETTLE:-40}" PUBLISHED="${PUBLISHED:-}"
 REGIONS=12 SERVERS=3 DATANODES=3
 case " $CASES " in *" host "*) DATANODES=4 ;; esac
 case "${1:-}" in -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;; esac
@@ -128,6 +130,7 @@ round_host() {
   cluster start "$datanode"
   wait_for 60 has_datanodes
   back "$process" "$name"
+  sleep "$SETTLE"
 }
 round_master() {
   local process
@@ -162,7 +165,7 @@ measure() { # measure SYSTEM
     *) fail "$1 is none of halcyon, hbase, hbase-fast" ;;
   esac
   [ -z "$PUBLISHED" ] || for it in "${STATUS[@]}"; do options+=(--property "$it"); done
-  cluster up --parts "zookeeper hdfs hbaseservers" --datanodes "$DATANODES" --seconds $((1200 + ROUNDS * 4 * 240)) "${options[@]}" > /dev/null
+  cluster up --parts "zookeeper hdfs hbaseservers" --datanodes "$DATANODES" --seconds $((1200 + ROUNDS * 4 * (240 + SETTLE))) "${options[@]}" > /dev/null
   ZK="$(setting_of zookeeper)"
   sh_halcyon "balance_switch false" > /dev/null
   client_begin "$1"

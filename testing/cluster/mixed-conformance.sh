@@ -39,7 +39,7 @@ cluster up --parts "zookeeper hdfs hbaseservers" --hregionservers "$THEIRS" --ha
 ZK="$(setting_of zookeeper)"
 export TEST_SECONDS="${TEST_SECONDS:-120}" CLASS_SECONDS="${CLASS_SECONDS:-900}"
 result=0
-"$HERE/../conformance/run.sh" "$ZK" --masters "localhost:$(DIR="$CLUSTER_DIR" port_of $MASTER)" \
+"$HERE/../conformance/run.sh" "$ZK" --masters "localhost:$(DIR="$CLUSTER_DIR" port_of $MASTER)" --root "$(setting_of hdfs)/hbase" \
   --known "$HERE/mixed-conformance/$SERVERS.txt" --without-known "$@" || result=$?
 for process in $(cd "$CLUSTER_DIR" && ls -d hregionserver*/ halcyon*/ 2> /dev/null | tr -d /); do
   echo "$process opened $(opened "$process") regions"

@@ -26,7 +26,7 @@ opened() { grep -c ' opened .*region=' "$CLUSTER_DIR/$1/log" || true; } # opened
 
 part_compat() {
   timeout 1800 mvn -B -ntp -fae -f "$HERE/../compat/pom.xml" test -Dcompat.zk="$ZK" -Dcompat.registry="$MASTERS" -Dcompat.root= \
-    -Dcompat.halcyon=true < /dev/null > "$CLUSTER_DIR/compat.log" 2>&1 || { grep -E '^\[ERROR\]|Tests run' "$CLUSTER_DIR/compat.log" | tail -n 40; return 1; }
+    -Dcompat.halcyon=true -Dcompat.servers=3 < /dev/null > "$CLUSTER_DIR/compat.log" 2>&1 || { grep -E '^\[ERROR\]|Tests run' "$CLUSTER_DIR/compat.log" | tail -n 40; return 1; }
   grep -E 'Tests run:.*[0-9]$' "$CLUSTER_DIR/compat.log"
 }
 

@@ -38,7 +38,8 @@ another_is_active() { # another_is_active MASTER
   local now
   now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
 }
-adopted() { cat "$CLUSTER_DIR"/master[12]/log* | grep -c 'what is left of a server that is gone is sent from here' || true; }
+# Queues of region servers; that of a master has two hyphens.
+adopted() { cat "$CLUSTER_DIR"/master[12]/log* | grep 'what is left of a queue is sent from here' | grep -vc -- '--' || true; }
 
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 3000 > /dev/null
 ZK="$(setting_of zookeeper)"

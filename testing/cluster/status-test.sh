@@ -2,20 +2,24 @@
 # Clients are told of dead servers (hbase.status.published): a cluster of Halcyon on ZooKeeper and HDFS, and HBase's Java client with its
 # own timeout of a minute for a call. A region server is frozen with its keeper, so nothing ends the client's connections to it: it is as
 # silent as a machine that is lost, but HDFS is whole. Prints how long the longest call took, with the client that listens, which is
-# HBase's blocking one and its asynchronous one, and with the client that does not. Five minutes.
+# HBase's blocking one, its asynchronous one and the Rust client, and with the client that does not. Six minutes.
 #   status-test.sh
-# CLIENTS  default "blocking async deaf"
+# CLIENTS  default "blocking async rust deaf"
 # ROUNDS   of each, default 2
-# HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR. The Rust client is beside it: examples/recovery
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-status-test}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-CLIENTS="${CLIENTS:-blocking async deaf}" ROUNDS="${ROUNDS:-2}" REGIONS=12 SERVERS=3
+CLIENTS="${CLIENTS:-blocking async rust deaf}" ROUNDS="${ROUNDS:-2}" REGIONS=12 SERVERS=3
+RUST_CLIENT="$(dirname "$HALCYON")/examples/recovery"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
+case " $CLIENTS " in
+  *" rust "*) [ -x "$RUST_CLIENT" ] || { echo "no program at $RUST_CLIENT: cargo build -p halcyon-client --example recovery" >&2; exit 66; } ;;
+esac
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
-client26_classes
+[ "$CLIENTS" = rust ] || client26_classes
 DIR="$(mktemp -d "${TMPDIR:-/tmp}/halcyon-status-test.XXXXXX")"
 CLIENT=""
 trap 'client_stop; cluster down; rm -rf "$DIR"' EXIT
@@ -26,13 +30,17 @@ client_stop() {
   CLIENT=""
 }
 client_begin() { # client_begin KIND
-  local options="-Drpc=60000"
-  [ "$1" = deaf ] || options+=" -Dhbase.status.published=true -Dhbase.status.multicast.ni.name=lo -Dhbase.status.multicast.address.port=$PORT"
+  local options="-Drpc=60000" status=(hbase.status.published=true hbase.status.multicast.ni.name=lo "hbase.status.multicast.address.port=$PORT")
+  [ "$1" = deaf ] || options+=" ${status[*]/#/-D}"
   [ "$1" != async ] || options+=" -Dasync=true"
   rm -f "$DIR/lines"
   mkfifo "$DIR/lines"
-  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m CLIENT26_OPTIONS="$options" client26 halcyon.compat.bench.Recovery "$ZK" "$1" "$REGIONS" \
-    < "$DIR/lines" > "$DIR/client" 2> "$DIR/client.err" &
+  if [ "$1" = rust ]; then
+    timeout 36000 "$RUST_CLIENT" "$ZK" "$1" "$REGIONS" hbase.rpc.timeout=60000 "${status[@]}" < "$DIR/lines" > "$DIR/client" 2> "$DIR/client.err" &
+  else
+    CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m CLIENT26_OPTIONS="$options" client26 halcyon.compat.bench.Recovery "$ZK" "$1" "$REGIONS" \
+      < "$DIR/lines" > "$DIR/client" 2> "$DIR/client.err" &
+  fi
   CLIENT=$!
   exec 7> "$DIR/lines"
   wait_for 120 grep -q '^working' "$DIR/client"

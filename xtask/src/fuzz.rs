@@ -22,6 +22,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
     ("mob", &["-p", "halcyon-schema", "--lib", "mob::tests::damaged"]),
     ("filelist", &["-p", "halcyon-region", "--lib", "file_list::tests::damaged"]),
+    ("status", &["-p", "halcyon-client", "--lib", "status::tests::damaged"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
     ("coprocessor", &["-p", "halcyon-regionserver", "--lib", "coprocessors::frames::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),

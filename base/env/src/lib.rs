@@ -8,7 +8,7 @@
 //! do both.
 //!
 //! [`Stalls`] records waits that took too long. [`WatchedMutex`] and [`WatchedRwLock`] record theirs with what the lock's
-//! holder was doing ([`Activity`]). [`spawn_thread`], [`Mutex`], [`RwLock`] and [`Condvar`] are threads and
+//! holder was doing ([`Activity`]). [`vitals`] sees threads that do not come on with their work. [`spawn_thread`], [`Mutex`], [`RwLock`] and [`Condvar`] are threads and
 //! waits that a simulation of a whole cluster drives ([`sim::SimThreads`]). [`sync`] has those of code that also runs under Shuttle.
 
 mod activity;
@@ -26,6 +26,7 @@ mod stalls;
 pub mod sync;
 mod tally;
 mod threads;
+pub mod vitals;
 mod waits;
 mod watched;
 
@@ -43,8 +44,8 @@ pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use lookups::Lookups;
 pub use proc::{
-    ProcessUsage, ProcessorTimes, ThreadTimes, lock_holder, memory_bytes, process_usage, processor_model,
-    processor_times, resident_bytes, thread_times,
+    ProcessUsage, ProcessorTimes, ThreadState, ThreadTimes, lock_holder, memory_bytes, process_usage,
+    processor_model, processor_times, resident_bytes, thread_state, thread_times,
 };
 pub use read_only::ReadOnlyFileSystem;
 pub use real::RealFileSystem;

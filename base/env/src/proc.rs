@@ -87,6 +87,23 @@ pub fn thread_times(fs: &dyn FileSystem) -> Vec<ThreadTimes> {
     entries.iter().filter_map(|entry| times(&entry.name)).collect()
 }
 
+/// What one thread of this process does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    /// It waits, and not for the kernel: for another thread, a socket or a time. Or a debugger holds it.
+    pub sleeps: bool,
+    /// Since it began.
+    pub ran: Duration,
+}
+
+/// `None` if the thread is gone, or where the operating system does not tell.
+pub fn thread_state(fs: &dyn FileSystem, thread: u32) -> Option<ThreadState> {
+    let task = Path::new("/proc/self/task").join(thread.to_string());
+    let stat = Stat::from_read(&fs.read(&task.join("stat")).ok()?[..]).ok()?;
+    let ran = Schedstat::from_read(&fs.read(&task.join("schedstat")).ok()?[..]).ok()?.sum_exec_runtime;
+    Some(ThreadState { sleeps: matches!(stat.state, 'S' | 't'), ran: Duration::from_nanos(ran) })
+}
+
 /// `None` where the operating system does not tell.
 pub fn processor_times(fs: &dyn FileSystem) -> Option<ProcessorTimes> {
     times_of(&fs.read(Path::new("/proc/stat")).ok()?)
@@ -214,6 +231,9 @@ mod tests {
             waited += pause;
         };
         assert!(found.id > 0 && found.ran < Duration::from_secs(10), "{found:?}");
+        let state = thread_state(&RealFileSystem, found.id).unwrap();
+        assert!(state.ran < Duration::from_secs(10), "{state:?}");
+        assert_eq!(thread_state(&RealFileSystem, u32::MAX), None);
         drop(told);
         assert!(thread.join().unwrap());
         assert_eq!(thread_times(&SimFileSystem::new()), []);

@@ -9,6 +9,7 @@ use std::time::Duration;
 pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::sim::threads as simulated;
+use crate::vitals::Helped;
 
 /// Starts a named operating system thread.
 #[allow(clippy::disallowed_methods)] // the one place that may
@@ -33,10 +34,16 @@ where
 /// that cannot be started is left out, and in a simulation there is none but the calling one.
 pub fn run_on_threads(name: &str, count: usize, body: &(dyn Fn() + Sync)) {
     let others = if simulated::is_simulated() { 0 } else { count.saturating_sub(1) };
+    let helped = Helped::by_others();
     std::thread::scope(|scope| {
         for number in 1..=others {
             let builder = std::thread::Builder::new().name(format!("{name}-{number}"));
-            if builder.spawn_scoped(scope, body).is_err() {
+            let helped = helped.clone();
+            let help = move || {
+                helped.help();
+                body();
+            };
+            if builder.spawn_scoped(scope, help).is_err() {
                 break;
             }
         }

@@ -1,10 +1,11 @@
-//! A file system that remembers what took too long.
+//! A file system that remembers what took too long, and sees that threads come on with their work ([`crate::vitals`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::vitals::FileOperation;
 use crate::{
     Attempt, BlockHosts, Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch,
     WritableFile,
@@ -20,7 +21,13 @@ pub struct WatchedFileSystem {
 impl Watch {
     #[inline]
     fn over<T>(&self, cause: &'static str, path: &Path, body: impl FnOnce() -> T) -> T {
-        self.stalls.watch(&*self.clock, cause, || path.display().to_string(), body)
+        let operation = match cause {
+            "read" => FileOperation::reads(&*self.clock),
+            _ => FileOperation::changes(&*self.clock, path),
+        };
+        let result = self.stalls.watch(&*self.clock, cause, || path.display().to_string(), body);
+        drop(operation);
+        result
     }
 }
 
@@ -106,7 +113,10 @@ impl FileSystem for WatchedFileSystem {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
+        let operation = FileOperation::reads(&*self.watch.clock);
+        let exists = self.inner.exists(path);
+        drop(operation);
+        exists
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -142,8 +152,10 @@ struct WatchedWriter {
 impl WatchedWriter {
     fn over_sync<T>(&mut self, sync: impl FnOnce(&mut dyn WritableFile) -> T) -> T {
         let WatchedWriter { inner, watch } = self;
+        let operation = FileOperation::changes(&*watch.clock, inner.path());
         let started_ns = watch.clock.monotonic_ns();
         let synced = sync(&mut **inner);
+        drop(operation);
         let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
         watch.stalls.took(&*watch.clock, "sync", || inner.path().display().to_string(), time_ns);
         synced
@@ -153,8 +165,10 @@ impl WatchedWriter {
 impl WritableFile for WatchedWriter {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let WatchedWriter { inner, watch } = self;
+        let operation = FileOperation::changes(&*watch.clock, inner.path());
         let started_ns = watch.clock.monotonic_ns();
         let written = inner.write_all(bytes);
+        drop(operation);
         let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
         watch.stalls.took(&*watch.clock, "write", || inner.path().display().to_string(), time_ns);
         written
@@ -189,7 +203,11 @@ impl WritableFile for WatchedWriter {
     }
 
     fn check(&mut self) -> io::Result<()> {
-        self.inner.check()
+        let WatchedWriter { inner, watch } = self;
+        let operation = FileOperation::changes(&*watch.clock, inner.path());
+        let checked = inner.check();
+        drop(operation);
+        checked
     }
 
     fn is_thin(&self) -> bool {
@@ -197,14 +215,20 @@ impl WritableFile for WatchedWriter {
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
-        self.inner.truncate(len)
+        let WatchedWriter { inner, watch } = self;
+        let operation = FileOperation::changes(&*watch.clock, inner.path());
+        let cut = inner.truncate(len);
+        drop(operation);
+        cut
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
         let WatchedWriter { inner, watch } = *self;
         let started_ns = watch.clock.monotonic_ns();
         let path = inner.path().to_path_buf();
+        let operation = FileOperation::changes(&*watch.clock, &path);
         let closed = inner.close();
+        drop(operation);
         let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
         watch.stalls.took(&*watch.clock, "files", || path.display().to_string(), time_ns);
         closed
@@ -235,7 +259,10 @@ impl<F: ReadableFile + ?Sized> ReadableFile for WatchedFile<F> {
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.inner.len()
+        let operation = FileOperation::reads(&*self.watch.clock);
+        let len = self.inner.len();
+        drop(operation);
+        len
     }
 
     fn path(&self) -> &PathBuf {

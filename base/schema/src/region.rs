@@ -24,8 +24,13 @@ pub const META_ENCODED_NAME: &str = "1588230740";
 const MD5_HEX_LEN: usize = 32;
 
 /// A region's identity and range. Immutable and cheap to clone. HBase: `RegionInfo`.
+///
+/// One handle has the size of a pointer: a master keeps several of each of a million regions.
 #[derive(Clone)]
-pub struct RegionInfo {
+pub struct RegionInfo(Arc<Parts>);
+
+#[derive(Clone)]
+struct Parts {
     table: TableName,
     start_key: Bytes,
     end_key: Bytes,
@@ -34,7 +39,8 @@ pub struct RegionInfo {
     split: bool,
     offline: bool,
     region_name: Bytes,
-    encoded_name: Arc<str>,
+    /// `None`: it stands in the region name.
+    encoded_name: Option<Box<str>>,
 }
 
 impl RegionInfo {
@@ -46,7 +52,7 @@ impl RegionInfo {
     /// The region of `hbase:meta`.
     pub fn meta() -> RegionInfo {
         static META: OnceLock<RegionInfo> = OnceLock::new();
-        META.get_or_init(|| RegionInfo {
+        let parts = || Parts {
             table: TableName::META,
             start_key: Bytes::new(),
             end_key: Bytes::new(),
@@ -55,9 +61,9 @@ impl RegionInfo {
             split: false,
             offline: false,
             region_name: Bytes::from_static(b"hbase:meta,,1"),
-            encoded_name: META_ENCODED_NAME.into(),
-        })
-        .clone()
+            encoded_name: Some(META_ENCODED_NAME.into()),
+        };
+        META.get_or_init(|| RegionInfo(Arc::new(parts()))).clone()
     }
 
     fn build(table: TableName, start: Bytes, end: Bytes, id: u64, replica_id: i32) -> RegionInfo {
@@ -74,17 +80,21 @@ impl RegionInfo {
         }
         let encoded = md5_hex(&name);
         name.extend_from_slice(format!(".{encoded}.").as_bytes());
-        RegionInfo {
+        let region_name = Bytes::from(name.into_boxed_slice());
+        // One piece of memory for both.
+        let start_at = table.full_name().len() + 1;
+        let start_key = region_name.slice(start_at..start_at + start.len());
+        RegionInfo(Arc::new(Parts {
             table,
-            start_key: start,
+            start_key,
             end_key: end,
             region_id: id,
             replica_id,
             split: false,
             offline: false,
-            region_name: Bytes::from(name),
-            encoded_name: encoded.into(),
-        }
+            region_name,
+            encoded_name: None,
+        }))
     }
 
     /// A replica of the region of `hbase:meta`. The name is of a form that only it has.
@@ -94,53 +104,56 @@ impl RegionInfo {
         }
         let name = format!("hbase:meta,,1_{replica_id:04X}");
         let encoded = i64::from(jenkins_hash(name.as_bytes(), 0).cast_signed()).abs();
-        RegionInfo {
+        RegionInfo(Arc::new(Parts {
             replica_id,
             region_name: Bytes::from(name.into_bytes()),
-            encoded_name: encoded.to_string().into(),
-            ..self
-        }
+            encoded_name: Some(encoded.to_string().into()),
+            ..Arc::unwrap_or_clone(self.0)
+        }))
     }
 
     /// The same range under another replica id.
     pub fn replica(&self, replica_id: i32) -> RegionInfo {
-        if self.replica_id == replica_id {
+        if self.0.replica_id == replica_id {
             return self.clone();
         }
-        let (table, start, end) = (self.table.clone(), self.start_key.clone(), self.end_key.clone());
-        RegionInfo::build(table, start, end, self.region_id, replica_id).with_flags(self.split, self.offline)
+        let (table, start, end) = (self.0.table.clone(), self.0.start_key.clone(), self.0.end_key.clone());
+        RegionInfo::build(table, start, end, self.0.region_id, replica_id)
+            .with_flags(self.0.split, self.0.offline)
     }
 
     pub fn with_flags(mut self, split: bool, offline: bool) -> RegionInfo {
-        self.split = split;
-        self.offline = offline;
+        if (self.0.split, self.0.offline) != (split, offline) {
+            let parts = Arc::make_mut(&mut self.0);
+            (parts.split, parts.offline) = (split, offline);
+        }
         self
     }
 
     pub fn table(&self) -> &TableName {
-        &self.table
+        &self.0.table
     }
 
     pub fn start_key(&self) -> &Bytes {
-        &self.start_key
+        &self.0.start_key
     }
 
     /// First row behind the region; empty at the table's end.
     pub fn end_key(&self) -> &Bytes {
-        &self.end_key
+        &self.0.end_key
     }
 
     pub fn region_id(&self) -> u64 {
-        self.region_id
+        self.0.region_id
     }
 
     pub fn replica_id(&self) -> i32 {
-        self.replica_id
+        self.0.replica_id
     }
 
     /// Whether this is a further copy for reads, and not the region that takes writes.
     pub fn is_secondary(&self) -> bool {
-        self.replica_id != 0
+        self.0.replica_id != 0
     }
 
     /// The region that takes writes.
@@ -155,62 +168,70 @@ impl RegionInfo {
 
     /// Whether this is the parent of a split.
     pub fn is_split(&self) -> bool {
-        self.split
+        self.0.split
     }
 
     pub fn is_offline(&self) -> bool {
-        self.offline
+        self.0.offline
     }
 
     pub fn is_meta(&self) -> bool {
-        self.table.is_meta()
+        self.0.table.is_meta()
     }
 
     /// The full name, with the encoded name at its end; the row of the default replica in `hbase:meta`.
     pub fn region_name(&self) -> &Bytes {
-        &self.region_name
+        &self.0.region_name
     }
 
     /// 32 hex digits; for meta `1588230740`.
     pub fn encoded_name(&self) -> &str {
-        &self.encoded_name
+        match &self.0.encoded_name {
+            Some(name) => name,
+            None => {
+                let end = self.0.region_name.len() - 1;
+                let digits = &self.0.region_name[end - MD5_HEX_LEN..end];
+                std::str::from_utf8(digits).expect("the end of a region name is digits")
+            }
+        }
     }
 
     /// Whether `row` belongs here. Meta holds every row.
     pub fn contains_row(&self, row: &[u8]) -> bool {
-        self.is_meta() || (row >= &self.start_key[..] && (self.end_key.is_empty() || row < &self.end_key[..]))
+        self.is_meta()
+            || (row >= &self.0.start_key[..] && (self.0.end_key.is_empty() || row < &self.0.end_key[..]))
     }
 
     /// Whether one of the two begins where the other ends (HBase: `RegionInfo.isAdjacent`).
     pub fn is_adjacent(&self, other: &RegionInfo) -> bool {
-        let (left, right) = if self.start_key <= other.start_key { (self, other) } else { (other, self) };
-        self.table == other.table && left.end_key == right.start_key
+        let (left, right) = if self.0.start_key <= other.0.start_key { (self, other) } else { (other, self) };
+        self.0.table == other.0.table && left.0.end_key == right.0.start_key
     }
 
     /// Whether both have some rows (HBase: `RegionInfo.isOverlap`). Regions of one start key do, whatever else.
     pub fn overlaps(&self, other: &RegionInfo) -> bool {
-        let (left, right) = if self.start_key <= other.start_key { (self, other) } else { (other, self) };
-        self.table == other.table
-            && (left.start_key == right.start_key
-                || left.end_key.is_empty()
-                || left.end_key > right.start_key)
+        let (left, right) = if self.0.start_key <= other.0.start_key { (self, other) } else { (other, self) };
+        self.0.table == other.0.table
+            && (left.0.start_key == right.0.start_key
+                || left.0.end_key.is_empty()
+                || left.0.end_key > right.0.start_key)
     }
 
     /// With keys and flags, as HBase's messages have regions (`RegionInfoBuilder.MutableRegionInfo.toString`).
     pub fn described(&self) -> String {
-        let (start, end) = (self.start_key.escape_ascii(), self.end_key.escape_ascii());
+        let (start, end) = (self.0.start_key.escape_ascii(), self.0.end_key.escape_ascii());
         let mut text = format!(
             "{{ENCODED => {}, NAME => '{self}', STARTKEY => '{start}', ENDKEY => '{end}'",
-            self.encoded_name
+            self.encoded_name()
         );
-        if self.offline {
+        if self.0.offline {
             text.push_str(", OFFLINE => true");
         }
-        if self.split {
+        if self.0.split {
             text.push_str(", SPLIT => true");
         }
-        if self.replica_id > 0 {
-            text.push_str(&format!(", REPLICA_ID => {}", self.replica_id));
+        if self.0.replica_id > 0 {
+            text.push_str(&format!(", REPLICA_ID => {}", self.0.replica_id));
         }
         text.push('}');
         text
@@ -223,18 +244,18 @@ impl RegionInfo {
 
     /// The region's directory under `root`. Copies have that of the region that takes writes.
     pub fn dir(&self, root: &Path) -> PathBuf {
-        layout::region_dir(root, &self.table, self.primary().encoded_name())
+        layout::region_dir(root, &self.0.table, self.primary().encoded_name())
     }
 
     pub fn to_pb(&self) -> pb::RegionInfo {
         pb::RegionInfo {
-            region_id: self.region_id,
-            table_name: self.table.to_pb(),
-            start_key: Some(self.start_key.clone()),
-            end_key: Some(self.end_key.clone()),
-            offline: Some(self.offline),
-            split: Some(self.split),
-            replica_id: Some(self.replica_id),
+            region_id: self.0.region_id,
+            table_name: self.0.table.to_pb(),
+            start_key: Some(self.0.start_key.clone()),
+            end_key: Some(self.0.end_key.clone()),
+            offline: Some(self.0.offline),
+            split: Some(self.0.split),
+            replica_id: Some(self.0.replica_id),
         }
     }
 
@@ -275,9 +296,18 @@ impl RegionInfo {
     }
 
     fn sort_key(&self) -> (&TableName, &[u8], bool, &[u8], u64, i32, bool, bool) {
-        let last = self.end_key.is_empty();
-        let keys = (&self.start_key[..], &self.end_key[..]);
-        (&self.table, keys.0, last, keys.1, self.region_id, self.replica_id, self.offline, self.split)
+        let last = self.0.end_key.is_empty();
+        let keys = (&self.0.start_key[..], &self.0.end_key[..]);
+        (
+            &self.0.table,
+            keys.0,
+            last,
+            keys.1,
+            self.0.region_id,
+            self.0.replica_id,
+            self.0.offline,
+            self.0.split,
+        )
     }
 }
 
@@ -304,13 +334,13 @@ impl Ord for RegionInfo {
 
 impl std::hash::Hash for RegionInfo {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.region_name.hash(state);
+        self.0.region_name.hash(state);
     }
 }
 
 impl fmt::Display for RegionInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.region_name.escape_ascii())
+        write!(f, "{}", self.0.region_name.escape_ascii())
     }
 }
 

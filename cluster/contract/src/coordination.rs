@@ -36,6 +36,12 @@ pub trait MasterCoordination: Send + Sync {
         Ok(())
     }
 
+    /// Shows the states of all tables but `hbase:meta`, by name, to clients of HBase 1 (HBase: `table`). An error if another master is
+    /// active. Where only this process reads znodes, they are made when they are asked for.
+    fn publish_table_states(&self, _states: &BTreeMap<String, pb::table_state::State>) -> Result<()> {
+        Ok(())
+    }
+
     /// Shows all region server groups to HBase's master, which may take the cluster over (HBase: `rsgroup`). An error if another
     /// master is active. Where nothing but this process reads znodes there are none.
     fn publish_groups(&self, _groups: &[pb::RsGroupInfo]) -> Result<()> {

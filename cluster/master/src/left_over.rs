@@ -3,7 +3,7 @@
 //! A region goes on by the procedure that moves, opens or recovers it. The master submits many of those itself, when it starts or a
 //! server dies, and nobody repeats such a request: if its record cannot be written, it is gone. So the master looks now and then.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use halcyon_contract::Standing;
 use halcyon_schema::{RegionInfo, ServerName};
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::Master;
 use crate::procedure::{RegionAction, Resource, Submission, TransitRegion};
-use crate::state::{MasterState, RegionEntry, RegionState, TableState};
+use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState};
 
 impl Master {
     /// Has procedures open what is left over. Cheap if nothing is.
@@ -22,14 +22,13 @@ impl Master {
         }
         let locks = self.engine.views().into_iter().flat_map(|view| view.locks).filter(|lock| !lock.shared);
         let busy: HashSet<Resource> = locks.map(|lock| lock.resource).collect();
-        // Looked at again, because a procedure may have ended between the two.
-        let again: HashSet<RegionInfo> = left_over(&self.core).into_iter().collect();
-        for region in found.into_iter().filter(|region| again.contains(region)) {
+        // Looked at again, because a procedure may have ended, or begun, between the two.
+        let again: HashMap<RegionInfo, At> = left_over(&self.core).into_iter().collect();
+        for (region, at) in found.into_iter().filter(|(region, at)| again.get(region) == Some(at)) {
             let of_region = Resource::Region(region.encoded_name().to_string());
             let of_table = Resource::Table(region.table().clone());
             // The recovery of its server opens it next.
-            let recovers =
-                server_of(&self.core, &region).is_some_and(|it| busy.contains(&Resource::Server(it)));
+            let recovers = at.server.is_some_and(|server| busy.contains(&Resource::Server(server)));
             if !recovers && !busy.contains(&of_region) && !busy.contains(&of_table) {
                 warn!(%region, "a region is on its way, and no procedure works on it: one begins");
                 // Its state may be OPEN, at a server that is gone.
@@ -40,13 +39,15 @@ impl Master {
     }
 }
 
-fn server_of(core: &MasterState, region: &RegionInfo) -> Option<ServerName> {
-    let tables = core.tables.read();
-    tables.region(region.encoded_name()).and_then(|(_, _, known)| known.server.clone())
+/// How far a region has come.
+#[derive(Debug, PartialEq, Eq)]
+struct At {
+    state: RegionState,
+    server: Option<ServerName>,
 }
 
 /// Regions of enabled tables that are being opened, or that were at a server that is dead and recovered.
-fn left_over(core: &MasterState) -> Vec<RegionInfo> {
+fn left_over(core: &MasterState) -> Vec<(RegionInfo, At)> {
     if core.cluster.servers.is_one_process() {
         return Vec::new();
     }
@@ -65,11 +66,14 @@ fn left_over(core: &MasterState) -> Vec<RegionInfo> {
     };
     let tables = core.tables.read();
     let enabled = tables.by_name.values().filter(|entry| entry.state == TableState::Enabled);
-    enabled
-        .flat_map(|entry| {
-            let mut regions = entry.to_be_open();
-            regions.retain(|region| entry.known(region).is_some_and(is_left));
-            regions
-        })
-        .collect()
+    let of_table = |entry: &TableEntry| {
+        let regions = entry.to_be_open().into_iter();
+        let left = regions.filter_map(|region| {
+            let known = entry.known(&region).filter(|known| is_left(known))?;
+            let at = At { state: known.state, server: known.server.clone() };
+            Some((region, at))
+        });
+        left.collect::<Vec<_>>()
+    };
+    enabled.flat_map(of_table).collect()
 }

@@ -129,6 +129,7 @@ impl Master {
             meta_replicas_changing: Mutex::new(()),
             meta_opening: Mutex::new(()),
             meta_replicas_callback: Mutex::new(None),
+            published_states: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches,
@@ -315,8 +316,12 @@ impl Master {
 
     /// Every table's state by its name, but of `hbase:meta`.
     pub fn table_states(&self) -> BTreeMap<String, TableState> {
-        let tables = self.core.tables.read();
-        tables.by_name.iter().map(|(name, entry)| (name.to_string(), entry.state)).collect()
+        self.core.tables.read().states()
+    }
+
+    /// Shows the states of tables to clients of HBase 1, if that has failed when they changed. *Blocking*.
+    pub fn publish_table_states(&self) {
+        self.core.publish_table_states();
     }
 
     /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:

@@ -62,6 +62,8 @@ pub(crate) struct MasterState {
     /// Held by who opens or closes `hbase:meta`: a move, and the recoveries of servers that had it, may do so at the same time.
     pub(crate) meta_opening: Mutex<()>,
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
+    /// `Tables::states_version` that clients of HBase 1 were shown last. Held while they are shown it.
+    pub(crate) published_states: Mutex<Option<u64>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
@@ -116,6 +118,8 @@ pub(crate) struct Tables {
     pub(crate) by_name: BTreeMap<TableName, TableEntry>,
     /// The regions by their encoded names.
     encoded: HashSet<ByEncodedName>,
+    /// Counts the changes of states of tables; a table that comes or goes is one.
+    states_version: u64,
 }
 
 /// A region that is looked up by its encoded name.
@@ -249,7 +253,8 @@ impl Tables {
     pub(crate) fn put(&mut self, mut entry: TableEntry) {
         entry.fit_replicas();
         let name = entry.descriptor.name().clone();
-        self.remove(&name);
+        let state_before = self.take(&name).map(|before| before.state);
+        self.states_version += u64::from(state_before != Some(entry.state));
         for (region, _) in entry.all() {
             self.encoded.replace(ByEncodedName(region.clone()));
         }
@@ -257,11 +262,20 @@ impl Tables {
     }
 
     pub(crate) fn remove(&mut self, name: &TableName) {
-        if let Some(entry) = self.by_name.remove(name) {
-            for (region, _) in entry.all() {
-                self.encoded.remove(region.encoded_name());
-            }
+        self.states_version += u64::from(self.take(name).is_some());
+    }
+
+    fn take(&mut self, name: &TableName) -> Option<TableEntry> {
+        let entry = self.by_name.remove(name)?;
+        for (region, _) in entry.all() {
+            self.encoded.remove(region.encoded_name());
         }
+        Some(entry)
+    }
+
+    /// Every table's state by its name, but of `hbase:meta`.
+    pub(crate) fn states(&self) -> BTreeMap<String, TableState> {
+        self.by_name.iter().map(|(name, entry)| (name.to_string(), entry.state)).collect()
     }
 
     /// The region or copy of this encoded name.
@@ -332,8 +346,29 @@ impl MasterState {
 
     /// Changes a table's entry if it is there.
     pub(crate) fn update_table(&self, name: &TableName, change: impl FnOnce(&mut TableEntry)) {
-        if let Some(entry) = self.tables.write().by_name.get_mut(name) {
+        let tables = &mut *self.tables.write();
+        if let Some(entry) = tables.by_name.get_mut(name) {
+            let before = entry.state;
             change(entry);
+            tables.states_version += u64::from(entry.state != before);
+        }
+    }
+
+    /// Shows the states of tables to clients of HBase 1, if one has changed since the last call (HBase: `MirroringTableStateManager`).
+    /// Each procedure does so before it ends, so a client that has waited for one finds what it did. As in HBase a failure is logged
+    /// only: the next call tries again.
+    pub(crate) fn publish_table_states(&self) {
+        let mut published = self.published_states.lock();
+        let (version, states) = {
+            let tables = self.tables.read();
+            if *published == Some(tables.states_version) {
+                return;
+            }
+            (tables.states_version, tables.states())
+        };
+        match self.cluster.coordination.publish_table_states(&states) {
+            Ok(()) => *published = Some(version),
+            Err(error) => tracing::warn!(%error, "states of tables were not published"),
         }
     }
 

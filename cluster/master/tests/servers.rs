@@ -6,6 +6,8 @@
 mod common;
 #[path = "servers/groups.rs"]
 mod groups;
+#[path = "servers/states.rs"]
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,6 +46,9 @@ struct State {
     unsplit: BTreeMap<ServerName, BTreeSet<String>>,
     meta: Option<ServerName>,
     meta_replicas: BTreeMap<i32, ServerName>,
+    /// What clients of HBase 1 see; or nothing can be published.
+    published: BTreeMap<String, pb::table_state::State>,
+    cannot_publish: bool,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
     /// WALs that were split, in order.
@@ -260,6 +265,15 @@ impl MasterCoordination for View {
 
     fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> Result<()> {
         self.0.state.lock().meta_replicas.clone_from(replicas);
+        Ok(())
+    }
+
+    fn publish_table_states(&self, states: &BTreeMap<String, pb::table_state::State>) -> Result<()> {
+        let mut state = self.0.state.lock();
+        if state.cannot_publish {
+            return Err(Error::new(ErrorKind::Busy, "the coordination service is away"));
+        }
+        state.published.clone_from(states);
         Ok(())
     }
 

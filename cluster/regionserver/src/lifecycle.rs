@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_env::{Condvar, Mutex};
+use halcyon_env::{Condvar, Mutex, vitals};
 use halcyon_rpc::{Connection, RpcError};
 use halcyon_schema::ServerName;
 
@@ -176,7 +176,7 @@ impl Lifecycle {
     pub(crate) fn pause(&self, time: Duration) {
         let mut pauses = self.pauses.lock();
         if self.is_serving() {
-            self.ended.wait_for(&mut pauses, time);
+            vitals::outside(|| self.ended.wait_for(&mut pauses, time));
         }
     }
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
+use halcyon_env::vitals::{StuckThread, Vitals};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{MobFileCache, RegionSettings, WalRoot};
 use halcyon_rpc::{Connection, Queues, RpcError};
@@ -69,6 +70,7 @@ pub struct RegionServer {
     pub(crate) name: ServerName,
     wal_dir: PathBuf,
     lifecycle: Arc<Lifecycle>,
+    vitals: Arc<Vitals>,
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) resources: Arc<RegionResources>,
     pub(crate) logs: Arc<Logs>,
@@ -157,6 +159,7 @@ impl RegionServer {
             flush_listener: coprocessors.jvm().clone(),
             quotas: Arc::new(Quotas::new(&settings.quotas, quota_parts)),
             lifecycle,
+            vitals: Arc::default(),
             regions,
             scanners: Arc::new(Scanners::new(
                 clock.clone(),
@@ -175,6 +178,7 @@ impl RegionServer {
             resources: resources.clone(),
             online: online.clone(),
         };
+        shared.vitals.watch_log(&wal_dir);
         let splits = SplitChecker::new(name.clone(), online.clone(), clock.clone(), shared.regions.clone());
         let background = Background::new(&shared, splits, &settings);
         let sources = Arc::new(Sources::new(&resources, &name));
@@ -186,6 +190,7 @@ impl RegionServer {
             wal_dir,
             coprocessors,
             lifecycle: shared.lifecycle.clone(),
+            vitals: shared.vitals.clone(),
             regions: shared.regions.clone(),
             logs: resources.logs.clone(),
             resources,
@@ -292,6 +297,17 @@ impl RegionServer {
     /// A number that rises while the WAL thread works: at least once in half a second, unless the disk holds it.
     pub fn wal_rounds(&self) -> u64 {
         self.resources.logs.rounds()
+    }
+
+    /// Looks at the threads of the WALs, of flushes and of the master's orders. Returns those that have work and have not come on
+    /// with it since the last look, the longest first. To be asked once in each `period`.
+    pub fn look_at_threads(&self, period: Duration) -> Vec<StuckThread> {
+        self.vitals.look(&*self.env.local, &*self.env.clock, period)
+    }
+
+    /// The longest time that such a thread had not come on at the last look.
+    pub fn longest_without_progress(&self) -> Duration {
+        self.vitals.longest()
     }
 
     /// Why the file tier of the block cache that the settings ask for is off; `None` while it is on.

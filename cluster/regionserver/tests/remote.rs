@@ -418,6 +418,39 @@ fn orders_of_a_deposed_master_are_refused() {
     lab.server.stop().unwrap();
 }
 
+/// A server reports that a region is open, and is not heard. Meanwhile the master is deposed, and its successor has the region closed.
+/// The opening was begun again then, while the region was open elsewhere.
+#[test]
+fn an_order_of_a_former_master_ends_with_the_next_one_of_its_successor() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    write_descriptor(lab);
+    let online = || lab.server.regions().online().len();
+    let (begun, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_told, goes_on) = (begun.clone(), may_end.clone());
+    *cluster.master.while_told.lock() = Some(Box::new(move || {
+        is_told.store(true, Ordering::SeqCst);
+        eventually("the region is closed", || goes_on.load(Ordering::SeqCst));
+    }));
+    *cluster.master.refuses.lock() = Some("this master was deposed");
+    obeying.call_of(Some(4), "ExecuteProcedures", &open_order(&lab.info, 99)).unwrap();
+    eventually("the master is told that it is open", || begun.load(Ordering::SeqCst));
+    let mut close = close_order(lab.specifier(), 1);
+    close.close_region[0].initiating_master_active_time = Some(7);
+    obeying.call_of(Some(5), "ExecuteProcedures", &close).unwrap();
+    eventually("it is closed", || online() == 0);
+    may_end.store(true, Ordering::SeqCst);
+    SystemClock::new().sleep(Duration::from_millis(200)); // the report is refused
+    *cluster.master.refuses.lock() = None;
+    for _ in 0..20 {
+        lab.clock.advance(Duration::from_millis(100)); // orders that wait for their turn have it
+        SystemClock::new().sleep(Duration::from_millis(10));
+        assert_eq!(online(), 0, "it is open elsewhere by now");
+    }
+    lab.server.stop().unwrap();
+}
+
 /// HBase's master asks for it before it moves a region here.
 #[test]
 fn a_region_of_another_server_is_warmed_up_and_not_changed() {

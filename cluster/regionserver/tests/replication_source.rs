@@ -15,6 +15,7 @@ use common::{Lab, put, settings};
 use halcyon_cell::Cell;
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::sim::SimFileSystem;
+use halcyon_env::{Env, ManualClock};
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_proto::pb;
 use halcyon_regionserver::{Predecessors, RegionServer, RegionServerSettings, ReplicatedWals};
@@ -290,7 +291,8 @@ fn in_a_cluster_a_server_sends_its_own_wals_and_the_master_what_servers_leave() 
     env.fs.remove_file(&foreign).unwrap();
     // It splits the WALs, as a master has them split, and moves them away.
     let master =
-        RegionServer::start(env.clone(), root, &Predecessors::All, durable, "localhost", 16099).unwrap();
+        RegionServer::start(env.clone(), root, &Predecessors::All, durable.clone(), "localhost", 16099)
+            .unwrap();
     master.replicate(ReplicatedWals::OfGoneServers);
     master.replicate_on(here.lab.runtime.handle().clone());
     let wals: Vec<String> = {
@@ -317,10 +319,31 @@ fn in_a_cluster_a_server_sends_its_own_wals_and_the_master_what_servers_leave() 
         let listed = env.fs.list(&layout::replication_queues_dir(root)).unwrap();
         listed.into_iter().map(|file| file.name).collect()
     };
-    assert_eq!(queues(), ["p"]);
-    master.peer_removed("p").unwrap();
-    assert!(queues().is_empty());
+    let queue_of =
+        |server: &RegionServer| format!("p--{}", server.server_name().to_string().replace(',', "%2C"));
+    assert_eq!(queues(), [queue_of(&master)]);
+
+    // A master that takes over, and a former one that thaws and writes what it knew.
+    let of_former = env.fs.read(&layout::replication_queues_dir(root).join(queue_of(&master))).unwrap();
+    let former = queue_of(&master);
     master.stop().unwrap();
+    let clock = Arc::new(ManualClock::at(1_700_000_100_000));
+    let of_next = Env { clock: clock.clone(), ..env.clone() };
+    let next = RegionServer::start(of_next, root, &Predecessors::All, durable, "localhost", 16098).unwrap();
+    next.replicate(ReplicatedWals::OfGoneServers);
+    next.replicate_on(here.lab.runtime.handle().clone());
+    let sent = peer.rows().len();
+    next.peer_changed(&disabled).unwrap();
+    waits("it adopts the queue", || queues() == [queue_of(&next)]);
+    assert!(next.needed_wals(&ids, &wals).unwrap().is_empty(), "what the former master had sent is known");
+    env.fs.replace(&layout::replication_queues_dir(root).join(&former), &of_former).unwrap();
+    clock.advance(Duration::from_secs(3)); // it looks for queues each two seconds
+    waits("it adopts the queue once more", || queues() == [queue_of(&next)]);
+    assert!(next.needed_wals(&ids, &wals).unwrap().is_empty());
+    assert_eq!(peer.rows().len(), sent, "nothing is sent again");
+    next.peer_removed("p").unwrap();
+    assert!(queues().is_empty());
+    next.stop().unwrap();
 }
 
 #[test]

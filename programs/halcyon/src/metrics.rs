@@ -222,7 +222,10 @@ impl ServerMetrics {
         let totals = each(&sums, |sum| sum.total.as_secs_f64());
         out.counters("stalls", Some(&Unit::Seconds), "Total time of these waits", "cause", totals)?;
         let longest = each(&sums, |sum| sum.longest.as_secs_f64());
-        out.gauges("stall_seconds_max", None, "Longest of these waits, in seconds", "cause", longest)
+        out.gauges("stall_seconds_max", None, "Longest of these waits, in seconds", "cause", longest)?;
+        let stuck = self.0.region_server.longest_without_progress().as_secs();
+        let help = "Longest time that a thread with work has not come on with it";
+        out.gauge("thread_without_progress_seconds", None, help, stuck)
     }
 
     fn region_server(&self, out: &mut Exposition<'_>) -> fmt::Result {

@@ -1,16 +1,16 @@
-//! Whether the threads that calls need come round: the event loops, and the thread of the WAL.
+//! Whether the threads that calls need come round: the event loops, and those of WALs, flushes and the master's orders.
+//!
+//! They are looked at [`LOOKS`] times within the time that they may take. A process that was frozen as a whole finds itself late once,
+//! and not so often.
 //!
 //! A process whose calls hang is as dead to clients as one that has ended, although its session with ZooKeeper goes on living.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use halcyon_env::vitals::{LOOKS, StuckThread};
 use halcyon_regionserver::RegionServer;
 use halcyon_rpc::EventLoops;
-
-/// Threads are looked at so many times within the time that they may take. A process that was frozen as a whole finds itself late once,
-/// and not so often.
-const LOOKS: u32 = 5;
 
 /// Looks at the threads of one server.
 pub struct Progress {
@@ -50,12 +50,23 @@ impl Progress {
     }
 }
 
-/// Waits until an event loop has not come round for `limit`, and says which; for ever if that is zero. The thread of the WAL is not looked
-/// at: it may wait for HDFS, and has limits of its own for that.
-pub async fn loop_stuck_for(event_loops: Arc<EventLoops>, limit: Duration) -> String {
+/// Waits until a thread that clients need is stuck for `limit`, and says which; for ever if that is zero.
+pub async fn stuck_for(
+    event_loops: Arc<EventLoops>,
+    region_server: &Arc<RegionServer>,
+    limit: Duration,
+) -> String {
     if limit.is_zero() {
         return std::future::pending().await;
     }
+    tokio::select! {
+        text = loop_stuck_for(event_loops, limit) => text,
+        text = thread_stuck_for(Arc::downgrade(region_server), limit) => text,
+    }
+}
+
+/// The threads of the WAL are not among these: they may wait for HDFS, and have limits of their own for that.
+async fn loop_stuck_for(event_loops: Arc<EventLoops>, limit: Duration) -> String {
     let period = limit / LOOKS;
     let look = async || match event_loops.stuck_loop(period).await {
         Some(index) => Stuck::Thread(format!("network-{index}")),
@@ -63,6 +74,30 @@ pub async fn loop_stuck_for(event_loops: Arc<EventLoops>, limit: Duration) -> St
     };
     let name = stuck_again_and_again(look, period).await;
     format!("its thread {name} has not come round for {limit:?}")
+}
+
+/// Threads that have work and do not come on with it ([`halcyon_env::vitals`]).
+async fn thread_stuck_for(region_server: Weak<RegionServer>, limit: Duration) -> String {
+    let period = limit / LOOKS;
+    let look = || region_server.upgrade().map(|server| server.look_at_threads(period));
+    stuck_thread(look, limit).await
+}
+
+/// `look` returns `None` when the region server has ended.
+async fn stuck_thread(look: impl Fn() -> Option<Vec<StuckThread>>, limit: Duration) -> String {
+    loop {
+        tokio::time::sleep(limit / LOOKS).await;
+        let Some(late) = look() else { return std::future::pending().await };
+        for StuckThread { name, thread, work, time, computes, .. } in
+            late.iter().filter(|thread| thread.time >= limit / 2)
+        {
+            tracing::warn!(name, thread, work, ?time, computes, "a thread does not come on with its work");
+        }
+        if let Some(StuckThread { name, work, time, computes, .. }) = late.first().filter(|it| it.is_stuck) {
+            let how = if *computes { "computes" } else { "sleeps" };
+            return format!("its thread {name} {how} and has not come on for {time:?} with its work: {work}");
+        }
+    }
 }
 
 async fn stuck_again_and_again(mut look: impl AsyncFnMut() -> Stuck, period: Duration) -> String {
@@ -110,5 +145,29 @@ mod tests {
         assert!(!is_stuck(""));
         assert!(!is_stuck("xxxx.xxxx.x"));
         assert!(is_stuck("x.xxxxx"));
+    }
+    #[test]
+    fn a_stuck_thread_is_named_with_its_work() {
+        let flusher = |seconds, is_stuck| StuckThread {
+            name: "flusher-0".into(),
+            thread: 5,
+            work: "a flush of region r".into(),
+            time: Duration::from_secs(seconds),
+            computes: false,
+            is_stuck,
+        };
+        let looks = std::cell::RefCell::new(vec![
+            vec![flusher(15, true), flusher(15, false)],
+            vec![flusher(12, false)],
+            vec![],
+        ]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let why = runtime.block_on(stuck_thread(|| looks.borrow_mut().pop(), PERIOD * LOOKS));
+        assert_eq!(
+            why,
+            "its thread flusher-0 sleeps and has not come on for 15s with its work: a flush of region r"
+        );
+        let ended = async { tokio::time::timeout(PERIOD * 20, stuck_thread(|| None, PERIOD)).await };
+        assert!(runtime.block_on(ended).is_err(), "a server that has ended is not stuck");
     }
 }

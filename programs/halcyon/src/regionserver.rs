@@ -179,7 +179,7 @@ async fn serve(
         signal = signals.next() => Ok(signal),
         () = stop_wanted(&started.region_server) => Ok("an administrator stops the server"),
         () = cluster_stopped(&zookeeper) => Ok("the cluster is stopped"),
-        stuck = progress::loop_stuck_for(Arc::clone(&ports.event_loops), stuck_time_max) => Err(stuck),
+        stuck = progress::stuck_for(Arc::clone(&ports.event_loops), &started.region_server, stuck_time_max) => Err(stuck),
         loss = member.lease().lost() => Err(format!("{name} is no member of the cluster any more: {loss}")),
         failure = standalone::failed(&started.region_server) => Err(failure),
     };

@@ -223,13 +223,12 @@ pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Fin
 
 /// Whether there are peers that were not made here. HBase keeps what those have got where it cannot be seen.
 fn has_foreign_peers(env: &Env, root: &Path, peers: &Path) -> io::Result<bool> {
-    let queues = layout::replication_queues_dir(root);
     let entries = match env.fs.list(peers) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         listed => listed?,
     };
     for entry in entries {
-        if !env.fs.exists(&queues.join(entry.name))? {
+        if !halcyon_regionserver::has_replication_queue(env, root, &entry.name).map_err(io::Error::other)? {
             return Ok(true);
         }
     }
@@ -414,8 +413,13 @@ mod tests {
         let found =
             || of_directory(&env, root, true).unwrap().iter().map(|it| it.protection).collect::<Vec<_>>();
         assert_eq!(found(), [Protection::Replication]);
-        env.fs.replace(&queues.join("p1"), b"any").unwrap();
-        assert_eq!(found(), []);
+        for queue in ["p1", "p1-host%2C16020%2C1", "p1--host%2C16000%2C1"] {
+            env.fs.replace(&queues.join(queue), b"any").unwrap();
+            assert_eq!(found(), [], "{queue}");
+            env.fs.remove_file(&queues.join(queue)).unwrap();
+        }
+        env.fs.replace(&queues.join("p12"), b"any").unwrap();
+        assert_eq!(found(), [Protection::Replication]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
-use halcyon_env::{Holder, Watch, WatchedMutex, invariant};
+use halcyon_env::{Holder, Watch, WatchedMutex, invariant, vitals};
 use smallvec::SmallVec;
 
 use crate::activity;
@@ -252,8 +252,13 @@ impl Mvcc {
     /// Blocks until `seq` is published; `drive` is called in between to move the log along, and says why that cannot be
     /// awaited. Fails when a write before it failed.
     pub fn wait_for(&self, seq: SeqId, mut drive: impl FnMut() -> Result<()>) -> Result<()> {
+        let mut before = self.read_point();
         while !self.read_point().sees(seq) {
             drive()?;
+            let now = self.read_point();
+            if std::mem::replace(&mut before, now) != now {
+                vitals::turn();
+            }
             let mut state = self.state.lock();
             if self.read_point().sees(seq) {
                 break;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
-use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock};
+use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock, vitals};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
 use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
 
@@ -343,14 +343,15 @@ impl Region {
         self.closing.store(true, Ordering::Release);
         let (me, before) = (Holder::me(), Holder::me().is_at(&activity::CLOSE));
         let detail = |others: &str| format!("region {}: waits for: {others}", self.info.encoded_name());
-        let mut closed = self.closed.write(&self.watch, "region-close", detail);
+        // Calls of clients that are under way have limits of their own.
+        let mut closed = vitals::outside(|| self.closed.write(&self.watch, "region-close", detail));
         me.resumes(before);
         if *closed {
             return Ok(());
         }
         // A compaction that is under way sees `closing` and gives up; wait for it to let go.
         for store in &self.stores {
-            drop(store.compacting.lock());
+            vitals::outside(|| drop(store.compacting.lock()));
         }
         *closed = true;
         drop(closed);

@@ -256,7 +256,7 @@ mod tests {
         }
         fresh.keep(&place, dir, SeqId::new(12), 0).unwrap();
         assert_eq!(read(&env, dir, 0).into_vec(), [found(1, 100), found(2, 100)]);
-        fs.inject(Fault::new(Operation::Rename, FILE_NAME));
+        fs.inject(Fault::new(Operation::Rename, "nonces-"));
         fresh.keep(&place, dir, SeqId::new(13), 0).unwrap_err();
         assert_eq!(fs.faults_hit(), 1);
         fresh.keep(&place, dir, SeqId::new(13), 0).unwrap();
@@ -280,11 +280,11 @@ mod tests {
     /// Each answer of the file system may be late. A file of an earlier attempt does not come over that of a later one.
     #[test]
     fn a_rename_that_is_carried_out_late_takes_nothing_back() {
-        let fs = SimFileSystem::new();
+        let fs = SimFileSystem::hdfs(1);
         let (env, dir) = (fs.env(), Path::new("/region/edits"));
         let (place, fresh) = (place(&env), FreshNonces::default());
         fresh.add(SeqId::new(5), found(1, 100));
-        fs.inject(Fault::new(Operation::Rename, FILE_NAME).but_done_later());
+        fs.inject(Fault::new(Operation::Rename, "nonces-").but_done_later());
         fs.inject(Fault::new(Operation::Remove, "nonces-"));
         fresh.keep(&place, dir, SeqId::new(5), 0).unwrap_err();
         assert_eq!(fs.faults_hit(), 2);

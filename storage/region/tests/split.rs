@@ -623,12 +623,13 @@ fn markers_are_below_the_root_of_wals() {
     let mut rows = Rows::new();
     let parent = lab.parent(&mut rows).unwrap();
     // Only the markers tell of these openings.
-    let last = (0..20).map(|_| {
+    let mut last = None;
+    for _ in 0..20 {
         let region = lab.open(&parent).unwrap();
         region.close(false).unwrap();
-        region.open_seq_num()
-    });
-    let last = last.last().unwrap();
+        last = Some(region.open_seq_num());
+    }
+    let last = last.unwrap();
     let daughters = lab.split(&parent, "r20").unwrap();
     for daughter in &daughters {
         assert!(!lab.fs.exists(&daughter.dir(Path::new("/root")).join("recovered.edits")).unwrap());

@@ -240,9 +240,14 @@ impl Wal {
     }
 
     /// Makes the next file now, so that the next roll or replacement finds it: with a file system where that takes
-    /// long. Does nothing unless [`WalConfig::keeps_spare`](crate::WalConfig), or if there is one. *Blocking*.
+    /// long. One that is there is made anew if a machine of it has failed, or if it can have more copies by now. Does nothing unless
+    /// [`WalConfig::keeps_spare`](crate::WalConfig). *Blocking*.
     pub fn keep_spare(&self) -> Result<()> {
-        if !self.config.keeps_spare || self.spare_file.lock().is_some() {
+        if !self.config.keeps_spare {
+            return Ok(());
+        }
+        self.discard_unfit_spare();
+        if self.spare_file.lock().is_some() {
             return Ok(());
         }
         let mut rolling = self.rolling.lock();
@@ -250,6 +255,29 @@ impl Wal {
         let made = rolling.create_file(&self.env, &self.config).map_err(not_made)?;
         self.put_aside(made);
         Ok(())
+    }
+
+    /// Deletes a spare file that would be of no use. Nobody else would notice, because nobody writes it; and whoever splits the logs of
+    /// this server would have to wait for its machines.
+    fn discard_unfit_spare(&self) {
+        let (file, path) = {
+            let mut slot = self.spare_file.lock();
+            let Some((file, _)) = slot.as_mut() else { return };
+            match file.check() {
+                Err(error) => tracing::warn!(%error, "the spare log is of no use and is made anew"),
+                Ok(()) if file.is_thin() => {
+                    tracing::info!("the spare log has fewer copies than it can have and is made anew")
+                }
+                Ok(()) => return,
+            }
+            slot.take().expect("it was there")
+        };
+        drop(file); // abandoned, and sealed if it stays
+        if let Err(error) = self.env.fs.remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "could not remove a file of the write-ahead log; it is empty");
+        }
     }
 
     /// The spare file, or one that is made now.

@@ -404,6 +404,49 @@ fn a_spare_file_takes_over_and_leaves_nothing() {
     assert!(bench.wal.keep_spare().is_err(), "a closed log has no next file");
 }
 
+/// Nobody writes a spare file, so nobody else would notice that a machine of it has failed.
+#[test]
+fn a_spare_file_that_is_of_no_use_is_made_anew() {
+    for_each_seed("a_spare_file_that_is_of_no_use_is_made_anew", 0..20, |seed| {
+        let bench = Bench::remote(2 * seed + 1); // files tell whether they are fit
+        bench.append_all([1]);
+        bench.wal.drive();
+        let current = bench.wal.current_file();
+        let spare = || {
+            let listed = bench
+                .fs
+                .list(Path::new(DIR))
+                .unwrap()
+                .into_iter()
+                .map(|entry| Path::new(DIR).join(entry.name));
+            let spares: Vec<_> = listed.filter(|path| *path != current).collect();
+            assert_eq!(spares.len(), 1, "seed {seed}: {spares:?}");
+            spares[0].clone()
+        };
+        bench.wal.keep_spare().unwrap();
+        let first = spare();
+        let mut replaced = 0;
+        for node in 0..4 {
+            let before = spare();
+            bench.fs.set_data_node(node, false);
+            _ = bench.wal.keep_spare(); // the next one may lie on a DataNode that is down
+            bench.fs.set_data_node(node, true);
+            bench.wal.keep_spare().unwrap();
+            replaced += usize::from(spare() != before);
+        }
+        assert!(
+            replaced >= 2,
+            "seed {seed}: a file has three copies on four DataNodes, and was made anew {replaced} times"
+        );
+        assert!(!bench.fs.exists(&first).unwrap());
+        bench.wal.keep_spare().unwrap();
+        bench.append_all([2]);
+        bench.wal.drive();
+        assert_eq!(bench.told(), all_ok(1..=2));
+        assert!(bench.wal.archive().is_empty(), "no file that is gone is to be archived");
+    });
+}
+
 #[test]
 fn an_encrypted_log_goes_on_in_a_new_file_as_well() {
     common::encrypted(|| {

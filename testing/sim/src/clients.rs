@@ -194,7 +194,14 @@ impl Client {
                     Err(failure) => {
                         self.world
                             .tell(|| format!("client {}: {kind:?} at {server}: {failure:?}", self.number));
-                        attempts += usize::from(matches!(failure, Failure::NoAnswer));
+                        match failure {
+                            Failure::NoAnswer => attempts += 1,
+                            // A server that ends says that, and another one has the region soon.
+                            Failure::Refused(error) if error.do_not_retry => {
+                                self.world.lock().count("calls refused for good");
+                            }
+                            Failure::Refused(_) => {}
+                        }
                         self.place = None;
                     }
                 }

@@ -938,6 +938,17 @@ impl Client {
             .map(|response| response.result)
     }
 
+    /// Whether no client has the file open for writing and its last block is complete.
+    ///
+    /// Unlike [`recover_lease`](Self::recover_lease) this only asks: it starts no recovery.
+    pub async fn is_file_closed(&self, src: &str) -> Result<bool> {
+        let (link, resolved_path) = self.mount_table.resolve(src);
+        link.protocol
+            .is_file_closed(&resolved_path)
+            .await
+            .map(|response| response.result)
+    }
+
     /// Create a new directory at `path` with the given `permission`.
     ///
     /// `permission` is the raw octal value representing the Unix style permission. For example, to

@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use halcyon_schema::ServerName;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::locations::Locations;
 use crate::retry::{Advice, advice, pause};
+use crate::status::{DeadServers, StatusListener};
 use crate::zookeeper::ZooKeeper;
-use crate::{ClientError, ConnectOptions, Connection, Registry, RetryPolicy};
+use crate::{ClientError, ConnectOptions, Connection, Registry, RetryPolicy, StatusOptions};
 
 /// A time that no operation reaches: the end of one without a timeout.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -79,6 +82,8 @@ pub struct ClusterOptions {
     pub retry: RetryPolicy,
     /// How the connections to `ClientService` introduce themselves.
     pub connect: ConnectOptions,
+    /// Where masters publish deaths of servers, if the client is to listen (`hbase.status.published`). Default: it does not.
+    pub status: Option<StatusOptions>,
 }
 
 impl Default for ClusterOptions {
@@ -91,6 +96,7 @@ impl Default for ClusterOptions {
             procedure_timeout: Duration::from_secs(600),
             retry: RetryPolicy::default(),
             connect: ConnectOptions::new("ClientService"),
+            status: None,
         }
     }
 }
@@ -116,6 +122,8 @@ pub(crate) struct Inner {
     retries: Mutex<BTreeMap<String, u64>>,
     /// Sent with every nonce of this client.
     pub(crate) nonce_group: u64,
+    pub(crate) dead: Mutex<DeadServers>,
+    status: OnceLock<StatusListener>,
 }
 
 /// One region server and the connections to it.
@@ -123,6 +131,10 @@ pub(crate) struct Server {
     address: String,
     connections: Vec<Slot>,
     admin: Slot,
+    /// The latest start of the server at this address that is known, -1 without one.
+    start_code: AtomicI64,
+    is_dead: AtomicBool,
+    died: Notify,
 }
 
 #[derive(Default)]
@@ -149,13 +161,49 @@ impl Server {
         options: &ClusterOptions,
     ) -> Result<Arc<Connection>, ClientError> {
         let slot = &self.connections[number % self.connections.len()];
-        slot.connection(&self.address, &options.connect, options.connect_timeout).await
+        self.while_alive(slot.connection(&self.address, &options.connect, options.connect_timeout)).await
     }
 
     /// The connection to `AdminService`.
     pub(crate) async fn admin(&self, options: &ClusterOptions) -> Result<Arc<Connection>, ClientError> {
         let connect = service_options(options, "AdminService");
-        self.admin.connection(&self.address, &connect, options.connect_timeout).await
+        self.while_alive(self.admin.connection(&self.address, &connect, options.connect_timeout)).await
+    }
+
+    /// Whether a master has published its death.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Acquire)
+    }
+
+    /// Nobody waits for a connection to a server that is dead.
+    async fn while_alive<T>(
+        &self,
+        connecting: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let died = self.died.notified();
+        if self.is_dead() {
+            return Err(self.dead_error());
+        }
+        tokio::select! {
+            connected = connecting => if self.is_dead() { Err(self.dead_error()) } else { connected },
+            () = died => Err(self.dead_error()),
+        }
+    }
+
+    fn dead_error(&self) -> ClientError {
+        let text = format!("{} was published as dead", self.address);
+        std::io::Error::new(std::io::ErrorKind::ConnectionAborted, text).into()
+    }
+
+    /// Ends all connections: calls under way fail, and are tried again elsewhere.
+    fn end(&self) {
+        self.is_dead.store(true, Ordering::Release);
+        self.died.notify_waiters();
+        for slot in self.connections.iter().chain([&self.admin]) {
+            if let Some(connection) = slot.current.lock().take() {
+                connection.end(self.dead_error());
+            }
+        }
     }
 }
 
@@ -208,6 +256,7 @@ async fn connect(
 impl Cluster {
     /// Finds the cluster, asking once: the error comes within seconds and says who was asked.
     pub async fn connect(address: ClusterAddress, options: ClusterOptions) -> Result<Cluster, ClientError> {
+        let listens_to = options.status.clone();
         if options.connections_per_server == 0 {
             return Err(ClientError::invalid("connections_per_server must be at least 1"));
         }
@@ -220,8 +269,14 @@ impl Cluster {
                 locations: Locations::default(),
                 retries: Mutex::default(),
                 nonce_group: random_number(),
+                dead: Mutex::default(),
+                status: OnceLock::new(),
             }),
         };
+        if let Some(status) = listens_to {
+            let listener = StatusListener::start(&status, Arc::downgrade(&cluster.inner))?;
+            let _ = cluster.inner.status.set(listener);
+        }
         let server = cluster.meta_server().await?;
         let server = cluster.server(&server.address());
         server.connection(0, &cluster.inner.options).await?;
@@ -322,9 +377,36 @@ impl Cluster {
         }
         let mut connections = Vec::new();
         connections.resize_with(self.inner.options.connections_per_server, Slot::default);
-        let server = Arc::new(Server { address: address.to_string(), connections, admin: Slot::default() });
+        let server = Arc::new(Server {
+            address: address.to_string(),
+            connections,
+            admin: Slot::default(),
+            start_code: AtomicI64::new(-1),
+            is_dead: AtomicBool::new(false),
+            died: Notify::new(),
+        });
         servers.insert(address.to_string(), Arc::clone(&server));
         server
+    }
+
+    /// The server with this name, or its successor at the same address.
+    pub(crate) fn named_server(&self, name: &ServerName) -> Arc<Server> {
+        let server = self.server(&name.address());
+        server.start_code.fetch_max(name.start_code, Ordering::AcqRel);
+        server
+    }
+
+    /// Ends the connections to a server that is dead, unless another one has been at its address since.
+    pub(crate) fn end_server(&self, dead: &ServerName) {
+        let mut servers = self.inner.servers.lock();
+        let address = dead.address();
+        let is_it = |server: &Arc<Server>| server.start_code.load(Ordering::Acquire) <= dead.start_code;
+        if servers.get(&address).is_some_and(is_it)
+            && let Some(server) = servers.remove(&address)
+        {
+            drop(servers);
+            server.end();
+        }
     }
 
     /// A new connection to another service of a server (`MasterService`).

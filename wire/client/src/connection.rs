@@ -144,6 +144,13 @@ impl Connection {
         self.shared.state.lock().ended.is_some()
     }
 
+    /// Ends it: calls under way fail with this error, and so do later ones.
+    pub(crate) fn end(&self, error: ClientError) {
+        self.shared.end(error);
+        // The other side may be frozen, so nothing is to be waited for.
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+
     /// A message for a message, without cells.
     pub async fn call<M: Message + Default>(
         &self,

@@ -44,6 +44,8 @@
 //!   tries again. Increments and appends carry a nonce: a retry does not apply them twice.
 //! - A scan that loses its scanner continues behind the last cell that the caller has.
 //! - [`Connection`] is the layer below: any method of any HBase service, with protobuf messages.
+//! - With [`ClusterOptions::status`] the client listens to masters that publish deaths of servers. Calls that wait for a server
+//!   that is frozen or lost then end soon and are tried again elsewhere.
 //!
 //! There is no authentication (Kerberos, TLS), and reads always go to the primary region replica.
 //!
@@ -53,6 +55,7 @@
 //!   writer task sends the buffer, and a reader task passes each response to its call
 //! - `registry.rs`, `zookeeper.rs`: the two ways to find a cluster
 //! - `cluster.rs`: servers with several connections each; `retry.rs`, `exceptions.rs`: what an error asks for
+//! - `status.rs`: deaths of servers that masters publish
 //! - `locations.rs`: which server has which region, read from `hbase:meta` and remembered
 //! - `request/`, `filter/`: what callers ask for; `table.rs`, `batch.rs`, `scanner.rs`, `stream.rs`, `buffered.rs`: rows
 //! - `admin/`: namespaces, tables, regions, snapshots, switches, status, peers, procedures, repairs (`HbckService`)
@@ -75,6 +78,7 @@ mod request;
 mod retry;
 mod row;
 mod scanner;
+mod status;
 mod stream;
 mod table;
 mod zookeeper;
@@ -99,6 +103,7 @@ pub use request::{
 pub use retry::{Advice, RetryPolicy, advice, pause};
 pub use row::Row;
 pub use scanner::Scanner;
+pub use status::StatusOptions;
 pub use stream::RowStream;
 pub use table::{ActionResult, Table};
 

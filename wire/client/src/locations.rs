@@ -87,6 +87,18 @@ impl Locations {
         Arc::clone(self.tables.write().entry(table.clone()).or_insert_with(new))
     }
 
+    /// Forgets which regions dead servers had.
+    pub(crate) async fn forget_dead(&self) {
+        let tables: Vec<Arc<TableRegions>> = self.tables.read().values().cloned().collect();
+        for table in tables {
+            table.known.write().retain(|_, location| !location.server.is_dead());
+        }
+        let mut meta = self.meta.lock().await;
+        if meta.as_ref().is_some_and(|location| location.server.is_dead()) {
+            *meta = None;
+        }
+    }
+
     fn next_generation(&self) -> u64 {
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -236,7 +248,11 @@ impl Cluster {
         if info.is_split() || info.is_offline() || info.table() != table || info.replica_id() != 0 {
             return Ok(None);
         }
-        let server = self.server(&server.address());
+        // The master has not yet written where the region is now.
+        if self.is_dead(&server) {
+            return Ok(None);
+        }
+        let server = self.named_server(&server);
         Ok(Some(Arc::new(Location { specifier: specifier(&info), info, server, generation })))
     }
 
@@ -285,7 +301,12 @@ impl Cluster {
             return Ok(Arc::clone(found));
         }
         let generation = locations.next_generation();
-        let server = self.server(&self.meta_server().await?.address());
+        let server = self.meta_server().await?;
+        if self.is_dead(&server) {
+            let text = format!("hbase:meta is still at {server}, which was published as dead");
+            return Err(ClientError::exception("NotServingRegionException", text));
+        }
+        let server = self.named_server(&server);
         let info = RegionInfo::meta();
         let location = Arc::new(Location { specifier: specifier(&info), info, server, generation });
         *meta = Some(Arc::clone(&location));

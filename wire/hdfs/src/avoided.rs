@@ -10,14 +10,16 @@ use hdfs_native::file::fan_out::{Datanode, Placement};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a DataNode is left out that has failed, and the longest time for one that was late.
-const AVOIDED: Duration = Duration::from_secs(60);
-/// How long one is left out that was late for the first time. The time doubles with each further one.
-const AVOIDED_LATE: Duration = Duration::from_secs(10);
+/// How long a DataNode is left out that has failed or was late for the first time. The time doubles with each further time. A log with
+/// fewer copies than it should have is the worse choice for longer: with one live copy HDFS waits for all others before it seals a log.
+const AVOIDED_MIN: Duration = Duration::from_secs(10);
+const AVOIDED_MAX: Duration = Duration::from_secs(60);
+/// One that was well for so long after it was let in again has failed for the first time.
+const FORGIVEN: Duration = Duration::from_secs(60);
 /// So long it is remembered that it was late.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// A longer list would be one of the whole cluster.
-const AVOIDED_MAX: usize = 16;
+const ENTRIES_MAX: usize = 16;
 /// Logs whose DataNodes are remembered: of each directory those of tables and those of meta.
 const PLACED_MAX: usize = 16;
 
@@ -41,6 +43,8 @@ struct Entry {
     is_dead: bool,
     /// How often it was late.
     lates_count: u32,
+    /// How often it has failed, each time after it was let in again.
+    failures_count: u32,
 }
 
 /// Logs of one directory that follow each other.
@@ -104,12 +108,17 @@ impl Avoided {
         state.avoided.retain(|entry| now.duration_since(entry.noted) < REMEMBERED);
         let before = state.avoided.iter().position(|entry| entry.datanode == *datanode);
         let before = before.map(|at| state.avoided.remove(at));
-        let lates_count = before.as_ref().map_or(0, |entry| entry.lates_count) + u32::from(!is_dead);
-        let avoided = match lates_count.checked_sub(1) {
-            Some(doublings) if !is_dead => (AVOIDED_LATE * (1 << doublings.min(6))).min(AVOIDED),
-            _ => AVOIDED,
+        let counted = |count: fn(&Entry) -> u32| before.as_ref().map_or(0, count);
+        let lates_count = counted(|entry| entry.lates_count) + u32::from(!is_dead);
+        let failures_count = match before.as_ref().filter(|entry| entry.failures_count > 0) {
+            _ if !is_dead => counted(|entry| entry.failures_count),
+            Some(entry) if noticed <= entry.until => entry.failures_count, // the same failure
+            Some(entry) if noticed <= entry.until + FORGIVEN => entry.failures_count + 1,
+            _ => 1,
         };
-        if state.avoided.len() == AVOIDED_MAX {
+        let times = if is_dead { failures_count } else { lates_count };
+        let avoided = (AVOIDED_MIN * (1 << (times - 1).min(6))).min(AVOIDED_MAX);
+        if state.avoided.len() == ENTRIES_MAX {
             state.avoided.remove(0);
         }
         // One that failed stays so when it is late as well.
@@ -119,7 +128,8 @@ impl Avoided {
         if still_dead.is_none_or(|entry| entry.until < until) {
             tracing::warn!(datanode = datanode.name(), "new logs do without this DataNode for {avoided:?}");
         }
-        state.avoided.push(Entry { datanode: datanode.clone(), noted: now, until, is_dead, lates_count });
+        let datanode = datanode.clone();
+        state.avoided.push(Entry { datanode, noted: now, until, is_dead, lates_count, failures_count });
     }
 
     pub(crate) fn is_avoided(&self, datanode: &Datanode) -> bool {
@@ -223,7 +233,24 @@ mod tests {
         let avoided = Avoided::default();
         avoided.note_failed(&node(1), Instant::now());
         avoided.note_late(&node(1));
-        assert!(seconds_left(&avoided) >= 59 && avoided.state.lock().avoided[0].is_dead);
+        assert!(seconds_left(&avoided) >= 9 && avoided.state.lock().avoided[0].is_dead);
+    }
+
+    #[test]
+    fn one_that_fails_again_and_again_is_left_out_for_longer() {
+        let avoided = Avoided::default();
+        let until = |avoided: &Avoided| avoided.state.lock().avoided[0].until;
+        let start = Instant::now();
+        let mut noticed = start;
+        for expected in [10, 20, 40, 60, 60] {
+            avoided.note_failed(&node(1), noticed);
+            assert_eq!(until(&avoided), noticed + Duration::from_secs(expected));
+            noticed = until(&avoided) + Duration::from_secs(1);
+        }
+        // It was well for a while.
+        noticed = until(&avoided) + FORGIVEN + Duration::from_secs(1);
+        avoided.note_failed(&node(1), noticed);
+        assert_eq!(until(&avoided), noticed + AVOIDED_MIN);
     }
 
     /// A log that nobody writes learns of a failure when it is written. By then the DataNode may be well again.
@@ -233,11 +260,11 @@ mod tests {
         let noticed = Instant::now();
         avoided.note_failed(&node(1), noticed);
         let until = |avoided: &Avoided| avoided.state.lock().avoided[0].until;
-        assert_eq!(until(&avoided), noticed + AVOIDED);
+        assert_eq!(until(&avoided), noticed + AVOIDED_MIN);
         avoided.note_failed(&node(1), noticed);
-        assert_eq!(until(&avoided), noticed + AVOIDED);
+        assert_eq!(until(&avoided), noticed + AVOIDED_MIN);
         avoided.note_failed(&node(1), noticed + Duration::from_secs(1));
-        assert_eq!(until(&avoided), noticed + AVOIDED + Duration::from_secs(1));
+        assert_eq!(until(&avoided), noticed + AVOIDED_MIN + Duration::from_secs(1));
     }
 
     #[test]

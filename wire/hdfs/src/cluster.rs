@@ -16,6 +16,7 @@ use crate::HdfsAddress;
 use crate::avoided::Avoided;
 use crate::failure::Failure;
 use crate::hedge::HedgedReads;
+use crate::recoveries::Recoveries;
 
 /// Between two attempts: at first, at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -93,6 +94,7 @@ pub(crate) struct Cluster {
     current: Mutex<Current>,
     hedged_reads: Arc<HedgedReads>,
     avoided: Avoided,
+    recoveries: Recoveries,
 }
 
 impl Cluster {
@@ -120,7 +122,8 @@ impl Cluster {
         let current = Mutex::new(Current { client, generation: 0 });
         let hedged_reads = Arc::new(HedgedReads::new(&address)?);
         let avoided = Avoided::default();
-        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads, avoided })
+        let recoveries = Recoveries::default();
+        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads, avoided, recoveries })
     }
 
     pub(crate) fn address(&self) -> &HdfsAddress {
@@ -137,6 +140,10 @@ impl Cluster {
 
     pub(crate) fn avoided(&self) -> &Avoided {
         &self.avoided
+    }
+
+    pub(crate) fn recoveries(&self) -> &Recoveries {
+        &self.recoveries
     }
 
     /// Between two heartbeats to the DataNodes of a file that is being written.

@@ -37,6 +37,7 @@ mod hedge;
 mod log;
 mod names;
 mod reader;
+mod recoveries;
 mod seal;
 mod site;
 mod writer;

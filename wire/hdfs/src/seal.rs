@@ -28,16 +28,28 @@ pub(crate) fn seal(cluster: &Cluster, path: &Path) -> io::Result<()> {
     let mut pauses = (0..SHORT_PAUSES).map(|_| PAUSE_MIN);
     let mut pause = PAUSE_MIN;
     loop {
-        let name = name.clone();
+        let orders = cluster.recoveries().is_due(&name);
+        let question = name.clone();
         let answer = cluster.ask(move |client| {
-            let name = name.clone();
-            async move { client.recover_lease(&name).await }
+            let name = question.clone();
+            async move {
+                if orders { client.recover_lease(&name).await } else { client.is_file_closed(&name).await }
+            }
         });
         match answer {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(failure) if failure.kind() == io::ErrorKind::StaleNetworkFileHandle => {} // it is being recovered
-            Err(failure) => return Err(failed(failure)),
+            Ok(true) => {
+                cluster.recoveries().ended(&name);
+                return Ok(());
+            }
+            Ok(false) if !orders => {}
+            Ok(false) => cluster.recoveries().began(&name),
+            Err(failure) if failure.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+                cluster.recoveries().began(&name)
+            }
+            Err(failure) => {
+                cluster.recoveries().ended(&name);
+                return Err(failed(failure));
+            }
         }
         if Instant::now() + pause >= end {
             let text = format!(
@@ -62,12 +74,24 @@ pub(crate) fn seal_in_background(cluster: &Arc<Cluster>, path: &Path) {
         let end = Instant::now() + BACKGROUND;
         let mut pause = PAUSE_MIN;
         while Instant::now() < end {
-            let Some(client) = weak.upgrade().map(|cluster| cluster.client()) else { return };
-            match tokio::time::timeout(limit, client.recover_lease(&name)).await {
-                Ok(Ok(true)) => return,
-                Ok(Err(error)) if kind_of(&error) == io::ErrorKind::NotFound => return, // moved or removed
+            let Some(cluster) = weak.upgrade() else { return };
+            let (client, orders) = (cluster.client(), cluster.recoveries().is_due(&name));
+            drop(cluster);
+            let question = async {
+                if orders { client.recover_lease(&name).await } else { client.is_file_closed(&name).await }
+            };
+            let answer = tokio::time::timeout(limit, question).await;
+            let Some(cluster) = weak.upgrade() else { return };
+            match answer {
+                Ok(Ok(false)) if orders => cluster.recoveries().began(&name),
+                Ok(Ok(true)) => return cluster.recoveries().ended(&name),
+                // Moved or removed.
+                Ok(Err(error)) if kind_of(&error) == io::ErrorKind::NotFound => {
+                    return cluster.recoveries().ended(&name);
+                }
                 _ => {}
             }
+            drop(cluster);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }

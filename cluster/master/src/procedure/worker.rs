@@ -234,6 +234,7 @@ impl Shared {
             }
             self.wake.notify_all();
         }
+        self.core.publish_table_states();
         record::remove(&self.core, job.record.id)
     }
 

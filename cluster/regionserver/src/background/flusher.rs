@@ -11,15 +11,17 @@
 //! Its flush policy chooses the families in the first two cases. All but the last go through one queue, and a region is in
 //! it once. A region with too many files waits apart from the queue, see `held_flushes.rs`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{ErrorKind, Result};
-use halcyon_env::Clock;
+use halcyon_env::{Clock, vitals};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::FlushOutcome;
+use halcyon_schema::layout;
 
 use super::compactions::Compactions;
 use super::held_flushes::{HeldFlushes, HeldState};
@@ -36,6 +38,7 @@ use crate::settings::online::OnlineSettings;
 /// What a flusher needs of the rest of the server.
 pub(crate) struct FlusherParts {
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) root: PathBuf,
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) scanners: Arc<Scanners>,
     pub(crate) counters: Arc<Counters>,
@@ -79,9 +82,16 @@ impl Flusher {
     /// Flushes families of a region, or all if none is named. *Blocking*. Returns whether there was anything to
     /// flush.
     pub(crate) fn flush(&self, online: &Arc<OnlineRegion>, families: &[Bytes]) -> Result<bool> {
+        let _work = self.work_on(online);
         let outcome = online.region.flush((!families.is_empty()).then_some(families))?;
         self.after_flush(online, &outcome);
         Ok(outcome.flushed)
+    }
+
+    fn work_on(&self, online: &OnlineRegion) -> vitals::Work {
+        let info = online.region.info();
+        let dir = layout::region_dir(&self.parts.root, info.table(), info.encoded_name());
+        vitals::work(|| format!("a flush of region {}", info.encoded_name()), Some(&dir))
     }
 
     /// To be called when a bulk load has given the region store files.
@@ -102,6 +112,7 @@ impl Flusher {
     }
 
     fn flush_queued(&self, online: Arc<OnlineRegion>) {
+        let _work = self.work_on(&online);
         let name = online.region.info().encoded_name();
         let waited = online.flush_waited.swap(false, Ordering::AcqRel);
         if !waited && self.has_too_many_files(&online) {

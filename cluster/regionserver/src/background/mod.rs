@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::Result;
+use halcyon_env::vitals::Vitals;
 
 use self::cache_upkeep::CacheUpkeep;
 use self::chores::{ChoreParts, Chores, Due};
@@ -74,6 +75,7 @@ const READY_CHUNKS: RangeInclusive<usize> = 3..=16;
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) vitals: Arc<Vitals>,
     pub(crate) resources: Arc<RegionResources>,
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) scanners: Arc<Scanners>,
@@ -138,7 +140,7 @@ impl Background {
             write_monitor,
             memory: Arc::new(new_accountant(shared, writers, settings)),
             cache: Arc::new(CacheUpkeep::new(resources.env.clone(), resources.cache.clone())),
-            workers: Workers::new(shared.lifecycle.clone()),
+            workers: Workers::new(shared.lifecycle.clone(), shared.vitals.clone()),
             prefetcher,
             replica_refresher,
             mob_cleaner: Arc::new(MobCleaner::new(
@@ -291,6 +293,7 @@ fn new_flusher(
 ) -> Flusher {
     let parts = FlusherParts {
         clock: shared.resources.env.clock.clone(),
+        root: shared.resources.root.clone(),
         regions: shared.regions.clone(),
         scanners: shared.scanners.clone(),
         counters: shared.counters.clone(),

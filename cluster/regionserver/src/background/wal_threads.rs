@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use halcyon_env::vitals;
+
 use super::flusher::Flusher;
 use crate::lifecycle::Lifecycle;
 use crate::memory::pressure::Pressure;
@@ -46,6 +48,7 @@ impl WalRoller {
         if !self.lifecycle.is_serving() {
             return;
         }
+        let _work = vitals::work(|| "new files for the WAL".to_string(), Some(self.logs.dir()));
         match self.logs.roll_if_due() {
             Ok(to_flush) => self.flusher.flush_for_wal(&to_flush),
             Err(error) => tracing::error!(%error, "the WAL could not be rolled"),

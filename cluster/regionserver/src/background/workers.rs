@@ -2,12 +2,16 @@
 //!
 //! A thread repeats one small function as long as the server serves. It waits inside that function, and never longer
 //! than the timeout it is given, so that a missed wake-up delays the end of the server and does not prevent it.
+//!
+//! All of them are watched. A thread whose end would hurt clients says what it works on ([`halcyon_env::vitals::work`]): those of the
+//! WALs, of flushes and of the master's orders.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
+use halcyon_env::vitals::Vitals;
 use halcyon_env::{Mutex, lower_priority, raise_priority, spawn_thread};
 
 use crate::lifecycle::Lifecycle;
@@ -42,12 +46,13 @@ pub(crate) enum Priority {
 /// See the head of the file.
 pub(crate) struct Workers {
     lifecycle: Arc<Lifecycle>,
+    vitals: Arc<Vitals>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Workers {
-    pub(crate) fn new(lifecycle: Arc<Lifecycle>) -> Workers {
-        Workers { lifecycle, threads: Mutex::default() }
+    pub(crate) fn new(lifecycle: Arc<Lifecycle>, vitals: Arc<Vitals>) -> Workers {
+        Workers { lifecycle, vitals, threads: Mutex::default() }
     }
 
     /// Starts a thread for a worker.
@@ -64,8 +69,10 @@ impl Workers {
         priority: Priority,
         mut run: impl FnMut() + Send + 'static,
     ) -> Result<()> {
-        let lifecycle = Arc::clone(&self.lifecycle);
+        let (lifecycle, vitals) = (Arc::clone(&self.lifecycle), Arc::clone(&self.vitals));
         let thread = spawn_thread(name, move || {
+            vitals.watch_thread();
+            drop(vitals);
             match priority {
                 Priority::Raised => raise_priority(),
                 Priority::Normal => {}

@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, Mutex, RwLock, spawn_thread};
+use halcyon_env::{Env, Mutex, RwLock, spawn_thread, vitals};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
@@ -224,7 +224,7 @@ impl RegionServer {
         let (true, Some(server)) = (online.is_hosted(), self.coprocessors.jvm.server()) else {
             return Ok(());
         };
-        match Operation::begin(&server, online) {
+        match vitals::outside(|| Operation::begin(&server, online)) {
             Ok(_) => Ok(()),
             Err(error) if self.coprocessors.jvm.pid().is_none() => {
                 tracing::warn!(region = online.region.info().encoded_name(), %error, "coprocessors are loaded later");
@@ -239,6 +239,11 @@ impl RegionServer {
 
     /// Tells coprocessors that their region is closed. What they say to that changes nothing. *Blocking*.
     pub(crate) fn unload_coprocessors(&self, online: &Arc<OnlineRegion>, abort: bool) {
+        // Each call of the JVM has a limit.
+        vitals::outside(|| self.unload(online, abort));
+    }
+
+    fn unload(&self, online: &Arc<OnlineRegion>, abort: bool) {
         let (Some(coprocessors), Some(server)) = (&online.coprocessors, self.coprocessors.jvm.server())
         else {
             return;

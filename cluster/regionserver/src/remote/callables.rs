@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::vitals;
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
 use prost::Message;
@@ -97,7 +98,9 @@ impl Orders {
 
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
     if run.class == READ_PEER {
-        return server.sources.read_peer(&decode::<ReadPeerParameter>(run)?.peer_id);
+        let peer_id = decode::<ReadPeerParameter>(run)?.peer_id;
+        // It may wait for the end of a call to the peer.
+        return vitals::outside(|| server.sources.read_peer(&peer_id));
     }
     match run.class.strip_prefix(PACKAGE) {
         Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),

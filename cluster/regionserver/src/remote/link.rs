@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_client::{ClientError, ConnectOptions, Connection};
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use prost::Message;
@@ -163,7 +163,7 @@ impl MasterLink {
     where
         M: Message + Default,
     {
-        let answered = match &self.way {
+        let answered = vitals::outside(|| match &self.way {
             Way::Other(calls) => {
                 let answer = calls.call(method, request.encode_to_vec().into(), CALL_TIME_MAX);
                 answer.map_err(|error| error_of(&error))
@@ -173,7 +173,7 @@ impl MasterLink {
                 let answer = connection.call_with_cells(method, request, None, Some(CALL_TIME_MAX)).await;
                 answer.map(|answer| answer.message).map_err(|error| error_of(&error))
             }),
-        };
+        });
         let result = answered.and_then(|message| {
             M::decode(message).map_err(|error| {
                 MasterError::Later(format!("the answer to {method} cannot be decoded: {error}"))

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, exceptions};
-use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_schema::{RegionInfo, ServerName, layout};
 
 use super::executor::JobQueue;
 use super::link::{MasterError, MasterLink};
@@ -36,6 +36,27 @@ pub(super) enum Job {
     Open(OpenOrder),
     Close(CloseOrder),
     Run(RunOrder),
+}
+
+impl Job {
+    /// Says what the calling thread works on.
+    fn begin(&self, server: &RegionServer) -> vitals::Work {
+        let root = &server.resources.root;
+        let dir_of = |region: &RegionInfo| layout::region_dir(root, region.table(), region.encoded_name());
+        match self {
+            Job::Open(OpenOrder { region, .. }) => vitals::work(
+                || format!("the order to open region {}", region.encoded_name()),
+                Some(&dir_of(region)),
+            ),
+            Job::Close(CloseOrder { encoded_name, .. }) => {
+                let dir = server.regions.get(encoded_name).map(|online| dir_of(online.region.info()));
+                vitals::work(|| format!("the order to close region {encoded_name}"), dir.as_deref())
+            }
+            Job::Run(RunOrder { class, order, .. }) => {
+                vitals::work(|| format!("the order to run {class} ({})", order.procedure), None)
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +116,14 @@ pub(crate) struct Orders {
 struct Newest(HashMap<String, Order>);
 
 impl Newest {
+    /// Whether another order counts. `masters_follow`: no order of a master comes behind one of its successor, as with masters of Halcyon
+    /// ([`Lifecycle::check_master`](crate::lifecycle::Lifecycle::check_master)).
+    fn is_superseded(&self, encoded_name: &str, order: Order, masters_follow: bool) -> bool {
+        let Some(newest) = self.0.get(encoded_name) else { return false };
+        let is_of_another = newest.master_active_ms != order.master_active_ms;
+        self.is_late(encoded_name, order) || (masters_follow && is_of_another)
+    }
+
     /// Orders of different masters are not compared: HBase's and Halcyon's number them differently.
     fn is_late(&self, encoded_name: &str, order: Order) -> bool {
         self.0.get(encoded_name).is_some_and(|newest| {
@@ -214,9 +243,10 @@ impl Orders {
         self.is_own_master.load(Ordering::Acquire)
     }
 
-    /// Whether a later order for the region has come.
+    /// Whether a later order for the region has come. That of a master may be carried out again and again until it succeeds; then its
+    /// successor may have ordered something else.
     pub(super) fn is_late(&self, encoded_name: &str, order: Order) -> bool {
-        self.newest.lock().is_late(encoded_name, order)
+        self.newest.lock().is_superseded(encoded_name, order, self.is_own_master())
     }
 
     fn ended(&self, order: Order, now_ns: u64) {
@@ -259,6 +289,7 @@ impl Orders {
     }
 
     fn work(&self, server: &Arc<RegionServer>, job: Job) {
+        let _work = job.begin(server);
         let (order, then) = match &job {
             Job::Open(open) => (open.order, self.open(server, open)),
             Job::Close(close) => (close.order, self.close(server, close)),
@@ -425,6 +456,16 @@ mod tests {
         assert!(!newest.is_late("r", order(2, Some(9))), "another master");
         newest.note("r", order(2, Some(9)));
         assert!(newest.is_late("r", order(1, Some(9))));
+        for masters_follow in [false, true] {
+            assert_eq!(
+                newest.is_superseded("r", order(6, Some(1)), masters_follow),
+                masters_follow,
+                "a former master"
+            );
+            assert!(!newest.is_superseded("r", order(2, Some(9)), masters_follow));
+            assert!(newest.is_superseded("r", order(1, Some(9)), masters_follow));
+            assert!(!newest.is_superseded("s", order(1, Some(9)), masters_follow));
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod wals;
 pub(crate) use entries::{Entries, by_table};
 pub use loads::OpenSourceFiles;
 pub(crate) use loads::SourceDirs;
+pub use queue::has_replication_queue;
 pub use sink::SinkStats;
 pub(crate) use sink::{Sink, write_local};
 pub use source::SourceStats;

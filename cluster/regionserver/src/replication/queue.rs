@@ -1,8 +1,9 @@
 //! What a peer has got of the WALs, on disk: files in `replication/queues` below the root directory.
 //!
-//! `<peer>` is the queue of a standalone server. In a cluster it is that of the active master, for WALs of servers that are gone, and
-//! each region server has `<peer>-<server>` for its own WALs; the name is as in the names of WALs. Whoever has `<peer>` adopts the
-//! queues of servers that are gone. No id of a peer has a hyphen.
+//! `<peer>` is the queue of a standalone server. In a cluster each region server has `<peer>-<server>` for its own WALs; the name is as
+//! in the names of WALs. `<peer>--<master>` is that of an active master, for WALs of servers that are gone. The standalone server or the
+//! active master adopts the queues of servers that are gone, and of former masters. So a former one that thaws can write its own
+//! file only. No id of a peer has a hyphen, and no name of a host begins with one.
 //!
 //! ```text
 //! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads
@@ -60,19 +61,54 @@ pub(super) fn name_of(peer: &str, server: &str) -> String {
     format!("{peer}-{server}")
 }
 
-/// The servers that have queues of their own for a peer, as in the names of their WALs.
-pub(super) fn servers_with_queues(env: &Env, root: &Path, peer: &str) -> Result<Vec<String>> {
-    let listed = match env.fs.list(&replication_queues_dir(root)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed?,
-    };
-    let names = listed.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
-    // A file that is being replaced has another name for a moment.
-    let server_of = |name: String| {
-        let server = name.strip_prefix(peer)?.strip_prefix('-')?;
-        ServerName::parse(&server.replace("%2C", ",")).ok().map(|_| server.to_string())
-    };
-    Ok(names.filter_map(server_of).collect())
+/// The name of the queue of an active master, for WALs of servers that are gone.
+pub(super) fn master_name_of(peer: &str, master: &str) -> String {
+    format!("{peer}--{master}")
+}
+
+/// Queues of a peer, by their owners.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Owners {
+    /// Of a standalone server.
+    pub(super) has_plain: bool,
+    /// As in the names of their WALs.
+    pub(super) servers: Vec<String>,
+    pub(super) masters: Vec<String>,
+}
+
+impl Owners {
+    /// Whose queues are there.
+    pub(super) fn of(env: &Env, root: &Path, peer: &str) -> Result<Owners> {
+        let listed = match env.fs.list(&replication_queues_dir(root)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Owners::default()),
+            listed => listed?,
+        };
+        let mut owners = Owners::default();
+        for entry in listed.into_iter().filter(|entry| !entry.is_dir) {
+            let Some(rest) = entry.name.strip_prefix(peer) else { continue };
+            // A file that is being replaced has another name for a moment.
+            let is_server = |name: &str| ServerName::parse(&name.replace("%2C", ",")).is_ok();
+            match (rest.strip_prefix("--"), rest.strip_prefix('-')) {
+                (Some(master), _) if is_server(master) => owners.masters.push(master.to_string()),
+                (None, Some(server)) if is_server(server) => owners.servers.push(server.to_string()),
+                _ => owners.has_plain |= rest.is_empty(),
+            }
+        }
+        Ok(owners)
+    }
+
+    /// The names of all these queues.
+    pub(super) fn names(&self, peer: &str) -> Vec<String> {
+        let servers = self.servers.iter().map(|server| name_of(peer, server));
+        let masters = self.masters.iter().map(|master| master_name_of(peer, master));
+        let plain = self.has_plain.then(|| peer.to_string());
+        plain.into_iter().chain(servers).chain(masters).collect()
+    }
+}
+
+/// Whether anyone has noted, here and not in a cluster of HBase, what a peer has got.
+pub fn has_replication_queue(env: &Env, root: &Path, peer: &str) -> Result<bool> {
+    Ok(Owners::of(env, root, peer)? != Owners::default())
 }
 
 /// How far a batch goes.
@@ -122,6 +158,11 @@ impl Queue {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => Ok(removed.and_then(|()| env.fs.sync_dir(&dir))?),
         }
+    }
+
+    /// Of its file.
+    pub(super) fn name(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Takes over, durably, what is known of the WALs of a server that is gone. May run twice.
@@ -277,13 +318,24 @@ mod tests {
         let all = there(&[&wal(1), &wal(2), &wal(3), &wal(4)]);
         own.advance(&reached(&[&wal(3)], Some((&wal(4), 50))), &all, true).unwrap();
         own.add_hfiles(&["a".to_string()]).unwrap();
-        for other in [name_of("p2", server), "p-no-server".to_string(), format!("p-{server}.tmp")] {
+        for other in
+            [name_of("p2", server), "p-no-server".to_string(), format!("p-{server}.tmp"), "p--x".to_string()]
+        {
             Queue::create(&env, root(), &other, Vec::new()).unwrap();
         }
-        assert_eq!(servers_with_queues(&env, root(), "p").unwrap(), [server]);
+        let servers = vec![server.to_string()];
+        let expected = Owners { servers: servers.clone(), ..Owners::default() };
+        assert_eq!(Owners::of(&env, root(), "p").unwrap(), expected);
 
         let mut queue = Queue::create(&env, root(), "p", vec!["o.1".to_string()]).unwrap();
         queue.advance(&reached(&[], Some((&wal(3), 9))), &there(&["o.1", &wal(3)]), true).unwrap();
+        Queue::create(&env, root(), &master_name_of("p", server), Vec::new()).unwrap();
+        let expected = Owners { has_plain: true, servers: servers.clone(), masters: servers };
+        let owners = Owners::of(&env, root(), "p").unwrap();
+        assert_eq!(owners, expected);
+        let mut names = owners.names("p");
+        names.sort();
+        assert_eq!(names, ["p".to_string(), master_name_of("p", server), name_of("p", server)]);
         for _ in 0..2 {
             queue.adopt(Queue::load(&env, root(), &name_of("p", server)).unwrap().unwrap()).unwrap();
         }

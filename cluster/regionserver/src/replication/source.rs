@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
-use super::queue::{Queue, Reached, name_of, servers_with_queues};
+use super::queue::{Owners, Queue, Reached, master_name_of, name_of};
 use super::target::{Sender, Target};
 use super::wals::{Batch, ReplicatedWals, Wals};
 use crate::regions::resources::RegionResources;
@@ -274,30 +274,37 @@ impl Source {
         Wals::list(&self.resources, self.whose, &self.id)
     }
 
-    /// Adopts the queues of servers that are gone: their WALs have been split and moved away. One that thaws after that can write its
-    /// queue once more; then it is adopted once more, and the peer may get something twice.
+    /// Adopts the queues of servers that are gone: their WALs have been split and moved away. Also those of former masters, and of the
+    /// standalone server that was here before. One that thaws after that can write its queue once more; then it is adopted once
+    /// more, and the peer may get something twice.
     fn adopt(&self) -> Result<()> {
         let (env, root) = (&self.resources.env, &self.resources.root);
-        let (wal_env, wal_root) = self.resources.wals();
-        for server in servers_with_queues(env, root, &self.id)? {
-            let dir = layout::wals_dir(wal_root).join(server.replace("%2C", ","));
-            let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
-            let is_alone = self.whose == ReplicatedWals::All;
-            if !is_alone && (wal_env.fs.exists(&dir)? || wal_env.fs.exists(&splitting)?) {
-                continue;
+        let owners = Owners::of(env, root, &self.id)?;
+        let own = self.queue.lock().name();
+        let mut names: Vec<String> =
+            owners.masters.iter().map(|master| master_name_of(&self.id, master)).collect();
+        names.extend(owners.has_plain.then(|| self.id.clone()));
+        for server in owners.servers {
+            if self.whose == ReplicatedWals::All || self.is_gone(&server)? {
+                names.push(name_of(&self.id, &server));
             }
-            let name = name_of(&self.id, &server);
+        }
+        for name in names.into_iter().filter(|name| *name != own) {
             if let Some(gone) = Queue::load(env, root, &name)? {
                 self.queue.lock().adopt(gone)?;
                 Queue::remove(env, root, &name)?;
-                tracing::info!(
-                    peer = self.id,
-                    server,
-                    "what is left of a server that is gone is sent from here"
-                );
+                tracing::info!(peer = self.id, queue = name, "what is left of a queue is sent from here");
             }
         }
         Ok(())
+    }
+
+    /// Whether the WALs of a server have been split and moved away.
+    fn is_gone(&self, server: &str) -> Result<bool> {
+        let (env, root) = self.resources.wals();
+        let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
+        let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
+        Ok(!env.fs.exists(&dir)? && !env.fs.exists(&splitting)?)
     }
 
     async fn send_next(

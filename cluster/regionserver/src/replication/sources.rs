@@ -15,7 +15,7 @@ use halcyon_schema::{ClusterId, ClusterUuid, ServerName, TableName, layout, peer
 use tokio::runtime::Handle;
 
 use super::filter::PeerFilter;
-use super::queue::{Queue, name_of, servers_with_queues};
+use super::queue::{Owners, Queue, master_name_of, name_of};
 use super::source::{Source, SourceStats};
 use super::target::{FileDirs, Sender, Target};
 use super::wals::{ReplicatedWals, Wals, begin_of, server_of};
@@ -96,7 +96,8 @@ impl Sources {
     fn queue_name(&self, peer: &str) -> String {
         match self.whose() {
             ReplicatedWals::Own => name_of(peer, &self.server),
-            ReplicatedWals::All | ReplicatedWals::OfGoneServers => peer.to_string(),
+            ReplicatedWals::OfGoneServers => master_name_of(peer, &self.server),
+            ReplicatedWals::All => peer.to_string(),
         }
     }
 
@@ -182,7 +183,7 @@ impl Sources {
         let (env, root) = (&self.resources.env, &self.resources.root);
         let mut queues = BTreeMap::new();
         for peer in peer_ids {
-            for server in servers_with_queues(env, root, peer)? {
+            for server in Owners::of(env, root, peer)?.servers {
                 if let Some(queue) = Queue::load(env, root, &name_of(peer, &server))? {
                     queues.insert((peer.clone(), server), queue);
                 }
@@ -250,8 +251,8 @@ impl ReplicationSources for Sources {
         }
         let (env, root) = (&self.resources.env, &self.resources.root);
         if self.whose() != ReplicatedWals::Own {
-            for server in servers_with_queues(env, root, peer_id)? {
-                Queue::remove(env, root, &name_of(peer_id, &server))?;
+            for name in Owners::of(env, root, peer_id)?.names(peer_id) {
+                Queue::remove(env, root, &name)?;
             }
         }
         Queue::remove(env, root, &self.queue_name(peer_id))
@@ -272,16 +273,19 @@ impl ReplicationSources for Sources {
     }
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
-        let of_servers = self.queues_of_servers(peer_ids)?;
-        let all = self.all.lock();
         let (env, root) = (&self.resources.env, &self.resources.root);
-        let mut needed: Vec<String> = of_servers.values().flat_map(Queue::hfiles).cloned().collect();
+        let mut needed = Vec::new();
+        // Before the own queues: one that is adopted meanwhile is in those.
         for peer in peer_ids {
-            match all.by_peer.get(peer) {
-                Some(running) => needed.extend(running.source.hfiles()),
-                None => needed.extend(Queue::load(env, root, peer)?.iter().flat_map(Queue::hfiles).cloned()),
+            for name in Owners::of(env, root, peer)?.names(peer) {
+                needed.extend(Queue::load(env, root, &name)?.iter().flat_map(Queue::hfiles).cloned());
             }
         }
+        let all = self.all.lock();
+        let running = peer_ids.iter().filter_map(|peer| all.by_peer.get(peer));
+        let noted: HashSet<String> = needed.iter().cloned().collect();
+        needed
+            .extend(running.flat_map(|running| running.source.hfiles()).filter(|name| !noted.contains(name)));
         Ok(needed)
     }
 }

@@ -12,7 +12,7 @@ use halcyon_schema::{ClusterUuid, layout};
 use halcyon_wal::WalReader;
 
 use super::filter::{PeerFilter, load_of};
-use super::queue::{Queue, Reached, servers_with_queues};
+use super::queue::{Owners, Queue, Reached};
 use crate::regions::resources::RegionResources;
 
 /// Entries and bytes of a batch (HBase: `replication.source.nb.capacity`, and a quarter of
@@ -119,7 +119,7 @@ impl Wals {
         if whose == ReplicatedWals::OfGoneServers {
             wals.in_all_roots(add_archived)?;
             // The others are sent by the servers that have those queues, or will be when these are adopted.
-            let others = servers_with_queues(&resources.env, &resources.root, peer)?;
+            let others = Owners::of(&resources.env, &resources.root, peer)?.servers;
             wals.files.retain(|file| !others.iter().any(|server| server == file.server()));
         } else {
             let Some((current, _)) = acknowledged(resources) else { return Ok(wals) };

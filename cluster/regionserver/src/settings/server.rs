@@ -86,7 +86,8 @@ pub struct RegionServerSettings {
     pub snapshot_time_max: Duration,
     /// The same for a flush of a table (`hbase.flush.procedure.region.timeout`).
     pub flush_table_time_max: Duration,
-    /// A server of a cluster ends itself when one of its event loops has not come round for so long; 0: it does not
+    /// A server of a cluster ends itself when one of its event loops has not come round for so long, or when a thread of the WALs, of
+    /// flushes or of the master's orders has work and has not come on with it; 0: it does not
     /// (`halcyon.regionserver.progress.timeout`).
     pub stuck_time_max: Duration,
     /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
@@ -472,7 +473,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
             Restart, "hbase.flush.procedure.region.timeout", "ms", Millis, flush_table_time_max,
                 "The same for a flush of a table.";
             Restart, "halcyon.regionserver.progress.timeout", "ms", Millis, stuck_time_max,
-                "A server of a cluster ends itself when one of its event loops has not come round for so long; 0: it does not. `halcyon regionserver` only.";
+                "A server of a cluster ends itself when a thread that it needs is stuck for so long ([Cluster](CLUSTER.md#stuck-threads)); 0: it does not. `halcyon regionserver` only.";
             Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
                 "Flushes at the same time.";
             Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,

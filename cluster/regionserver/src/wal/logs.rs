@@ -16,13 +16,13 @@
 //!
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::{Condvar, Env, Mutex};
+use halcyon_env::{Condvar, Env, Mutex, vitals};
 use halcyon_region::{NO_STORAGE_POLICY, set_storage_policy};
 use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
 
@@ -110,6 +110,11 @@ impl Logs {
         })
     }
 
+    /// Where the files are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.config.dir
+    }
+
     pub(crate) fn tables(&self) -> &Arc<Wal> {
         &self.tables
     }
@@ -188,6 +193,7 @@ impl Logs {
             }
             *left = false;
         }
+        let _work = vitals::work(|| "writing the WAL".to_string(), Some(&self.config.dir));
         self.all().for_each(|wal| _ = wal.drive());
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
@@ -247,8 +253,6 @@ impl Logs {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use halcyon_cell::{Cell, SeqId};
     use halcyon_env::sim::SimFileSystem;
     use halcyon_wal::{Durability, WalEntry};

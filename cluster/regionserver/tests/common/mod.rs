@@ -56,8 +56,13 @@ impl Lab {
 
     /// Opens the region `t` on what the file system holds.
     pub fn with(fs: SimFileSystem, settings: RegionServerSettings) -> Lab {
+        Lab::over(fs, settings, |env| env)
+    }
+
+    /// As [`Lab::with`], in another surrounding.
+    pub fn over(fs: SimFileSystem, settings: RegionServerSettings, change: impl FnOnce(Env) -> Env) -> Lab {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let env = Env { clock: clock.clone(), ..fs.env() };
+        let env = change(Env { clock: clock.clone(), ..fs.env() });
         let server =
             RegionServer::start(env, Path::new(ROOT), &Predecessors::All, settings, "localhost", 16020)
                 .unwrap();

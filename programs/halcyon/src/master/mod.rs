@@ -356,7 +356,7 @@ impl Active {
         assignments.set(&master);
         // It lives as long as the process.
         tokio::spawn(recover(servers.changes(), Arc::downgrade(&master), assignments));
-        tokio::spawn(follow_tables(self.leadership.clone(), Arc::downgrade(&master)));
+        tokio::spawn(follow_tables(Arc::downgrade(&master)));
         tokio::spawn(balance(self.balancer_period, Arc::downgrade(&master)));
         let service = MasterService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("MasterService", Arc::new(service));

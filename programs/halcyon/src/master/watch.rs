@@ -69,6 +69,13 @@ impl MasterCoordination for Znodes {
         self.runtime.block_on(self.leadership.publish_throttle(is_on))
     }
 
+    fn publish_table_states(
+        &self,
+        states: &BTreeMap<String, pb::table_state::State>,
+    ) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_table_states(states))
+    }
+
     fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_groups(groups.to_vec()))
     }
@@ -191,21 +198,14 @@ pub async fn balance(period: Duration, master: Weak<Master>) {
     }
 }
 
-/// Keeps what others read of tables and servers up to date: the znodes of table states, which HBase's first clients read, and
-/// what HBase's master would have to know.
-pub async fn follow_tables(leadership: Leadership, master: Weak<Master>) {
-    let mut published = None;
+/// Keeps what others read of tables and servers up to date: the znodes of table states, where they could not be written when a state
+/// changed, and what HBase's master would have to know.
+pub async fn follow_tables(master: Weak<Master>) {
     loop {
         tokio::time::sleep(CHORE_PERIOD).await;
         let Some(master) = master.upgrade() else { return };
-        let states = master.table_states();
-        if published.as_ref() != Some(&states) {
-            match leadership.publish_table_states(&states).await {
-                Ok(()) => published = Some(states),
-                Err(error) => tracing::debug!(%error, "states of tables were not published"),
-            }
-        }
         let noted = tokio::task::spawn_blocking(move || {
+            master.publish_table_states();
             master.look_at_transitions();
             master.note_servers()
         });

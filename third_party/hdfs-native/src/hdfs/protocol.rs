@@ -380,6 +380,13 @@ impl NamenodeProtocol {
         self.call("recoverLease", message, true).await
     }
 
+    pub(crate) async fn is_file_closed(&self, src: &str) -> Result<hdfs::IsFileClosedResponseProto> {
+        let message = hdfs::IsFileClosedRequestProto {
+            src: src.to_string(),
+        };
+        self.call("isFileClosed", message, false).await
+    }
+
     pub(crate) async fn set_times(
         &self,
         src: &str,

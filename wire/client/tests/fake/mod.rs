@@ -36,6 +36,8 @@ type Script = Box<dyn FnMut(Asked<'_>) -> Say + Send>;
 pub struct State {
     pub regions: Vec<RegionInfo>,
     pub table_state: Option<pb::table_state::State>,
+    /// Where meta says that the regions are; `None`: at this server.
+    pub elsewhere: Option<ServerName>,
     pub meta_reads: usize,
     /// What a reading of meta gets instead of rows, for once.
     pub meta_says: Option<Say>,
@@ -141,6 +143,7 @@ impl Fake {
             if scan.reversed() {
                 regions.reverse();
             }
+            let server = state.elsewhere.as_ref().unwrap_or(server);
             for region in regions {
                 let cell = |qualifier: &[u8], value: &[u8]| {
                     Cell::put(region.region_name(), b"info", qualifier, 1, value)
@@ -208,6 +211,7 @@ pub async fn start(
     let state = State {
         regions,
         table_state: Some(pb::table_state::State::Enabled),
+        elsewhere: None,
         meta_reads: 0,
         meta_says: None,
         meta_lookups: 0,

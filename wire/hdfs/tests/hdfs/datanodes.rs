@@ -1,6 +1,6 @@
 //! DataNodes that die and freeze under files that are being written. There are four; the default replication is three.
 
-use halcyon_env::WritableFile;
+use halcyon_env::{WritableFile, spawn_thread};
 
 use super::*;
 
@@ -135,6 +135,47 @@ fn a_log_goes_on_while_the_namenode_is_frozen() {
     fs.seal(&log).unwrap();
     let bytes = fs.read(&log).unwrap();
     assert!(bytes.chunks(100).eq((0..200_u8).map(|number| [number; 100])), "{} bytes", bytes.len());
+}
+
+/// With one live copy the NameNode has all copies asked, and a DataNode recovers one file after the other, so it waits for the frozen
+/// one once for each. A recovery that is ordered again meanwhile begins from the start.
+#[test]
+#[ignore = "needs an HDFS"]
+fn logs_are_sealed_while_their_datanode_is_frozen() {
+    let fs = connect();
+    let root = directory(&fs, "seal-frozen");
+    await_datanodes(&fs);
+    let logs: Vec<_> = (0..6).map(|number| root.join(format!("log{number}"))).collect();
+    let files = logs.iter().map(|log| {
+        let mut file = fs.create_with(log, wide()).unwrap();
+        write_and_sync(&mut file, b"before").unwrap();
+        file
+    });
+    let files: Vec<_> = files.collect();
+    for node in ["datanode1", "datanode2"] {
+        cluster("kill", node);
+    }
+    cluster("freeze", "datanode3");
+    SystemClock::new().sleep(Duration::from_secs(5)); // they are stale then
+    let (ms, sealed) = ms_of(|| {
+        let sealing: Vec<_> = logs
+            .iter()
+            .cloned()
+            .map(|log| spawn_thread("sealer", move || connect().seal(&log)).unwrap())
+            .collect();
+        sealing.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    drop(files);
+    cluster("thaw", "datanode3");
+    for node in ["datanode1", "datanode2"] {
+        cluster("start", node);
+    }
+    await_datanodes(&fs);
+    println!("beside a frozen DataNode {} logs were sealed after {ms} ms", logs.len());
+    for (log, sealed) in logs.iter().zip(sealed) {
+        sealed.unwrap();
+        assert_eq!(fs.read(log).unwrap(), b"before");
+    }
 }
 
 /// DataNodes of the test cluster close a connection on which nothing came for five seconds.

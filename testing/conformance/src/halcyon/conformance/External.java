@@ -2,6 +2,7 @@ package halcyon.conformance;
 
 import java.io.File;
 import java.io.IOException;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumSet;
@@ -90,10 +91,10 @@ public final class External {
     }
   }
 
-  /** Local directories where a mini DFS would have been. */
+  /** Local directories where a mini DFS would have been, or the file system that the server has its root directory in. */
   public static void local(HBaseZKTestingUtility u) throws IOException {
     Configuration conf = u.getConfiguration();
-    conf.set("fs.defaultFS", "file:///");
+    conf.set("fs.defaultFS", ROOT.startsWith("hdfs:") ? URI.create(ROOT).resolve("/").toString() : "file:///");
     conf.setBoolean("hbase.unsafe.stream.capability.enforce", false);
     conf.set("mapreduce.framework.name", "local");
     if (conf.get("conformance.base") == null) {
