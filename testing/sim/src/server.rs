@@ -183,6 +183,13 @@ impl World {
         }
     }
 
+    /// Whether a master has taken the report of an opening.
+    pub(crate) fn is_granted(&self, name: &ServerName, region: &RegionInfo, seq: u64) -> bool {
+        let state = self.lock();
+        let open = state.servers.get(name).and_then(|server| server.regions.get(region.encoded_name()));
+        open.is_some_and(|open| open.seq == seq && open.is_granted)
+    }
+
     /// The master has refused the report of an opening. One report has one answer: a region that serves goes on.
     pub(crate) fn refuse(self: &Arc<World>, name: &ServerName, region: &RegionInfo, seq: u64) {
         let is_that = {
