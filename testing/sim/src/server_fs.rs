@@ -139,7 +139,8 @@ impl FileSystem for ServerFs {
 
     /// A server that cannot open regions makes no directory for an opening.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let is_of_opening = path.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == ".tmp"));
+        let is_of_opening =
+            path.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == ".tmp"));
         let is_system = path.starts_with(layout::namespace_dir(&self.world.root, "hbase"));
         let refuses = self.world.lock().servers.get(&self.server).is_some_and(|server| server.refuses);
         if refuses && is_of_opening && !is_system {
