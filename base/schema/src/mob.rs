@@ -16,7 +16,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, CellRef, CellType, Error, Result, TagType, append_tag};
 use md5::{Digest, Md5};
 
-use crate::{RegionInfo, TableName};
+use crate::{RegionInfo, TableName, parse_region_name};
 
 /// File info of a mob file: how many cells it has, an int64.
 pub const MOB_CELLS_COUNT: &str = "MOB_CELLS_COUNT";
@@ -40,6 +40,14 @@ impl RegionInfo {
     /// The region under which the mob files of a table stand. No server has it open, and `hbase:meta` does not know it.
     pub fn of_mob_files(table: &TableName) -> RegionInfo {
         RegionInfo::new(table.clone(), Bytes::from_static(START_KEY), Bytes::new(), 0)
+    }
+
+    /// The table whose mob files stand under the region of this name; `None`: it is another region. `hbase:meta` has no mob files, and
+    /// its name is that of its one region, whatever the start key (checked against `MobUtils.isMobRegionName`).
+    pub fn table_of_mob_files(region_name: &Bytes) -> Result<Option<TableName>> {
+        let table = parse_region_name(region_name)?.table;
+        let is_mob = !table.is_meta() && RegionInfo::of_mob_files(&table).region_name() == region_name;
+        Ok(is_mob.then_some(table))
     }
 
     /// Whether this is the region of its table's mob files.
@@ -240,6 +248,12 @@ mod tests {
         assert!(region.is_of_mob_files() && region.region_name().starts_with(b"ns:t,.mob,0."));
         let other = RegionInfo::new(table("t"), Bytes::from_static(b".mob"), Bytes::new(), 1);
         assert!(!other.is_of_mob_files());
+        let table_of = |region: &RegionInfo| RegionInfo::table_of_mob_files(region.region_name()).unwrap();
+        assert_eq!(table_of(&region), Some(table("ns:t")));
+        for other in [other, RegionInfo::meta(), RegionInfo::meta().replica(1)] {
+            assert_eq!(table_of(&other), None, "{other}");
+        }
+        assert!(RegionInfo::table_of_mob_files(&Bytes::from_static(b"x")).is_err());
     }
 
     #[test]

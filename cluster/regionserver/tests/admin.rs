@@ -12,7 +12,7 @@ use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::get_region_info_response::CompactionState;
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 use parking_lot::Mutex;
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -48,6 +48,33 @@ fn a_region_tells_about_itself() {
         class(lab.admin::<pb::GetRegionInfoResponse>("GetRegionInfo", &elsewhere)),
         "NotServingRegionException"
     );
+}
+
+/// The region of a table's mob files is asked for by a name too, and no server has it. That of `hbase:meta` is none of these: a master
+/// asks whether it is open.
+#[test]
+fn the_region_of_meta_is_no_region_of_mob_files() {
+    let lab = Lab::new();
+    let meta = pb::RegionSpecifier { r#type: 1, value: RegionInfo::meta().region_name().clone() };
+    let ask = |region: &pb::RegionSpecifier| {
+        let request = pb::GetRegionInfoRequest { region: region.clone(), ..Default::default() };
+        lab.admin::<pb::GetRegionInfoResponse>("GetRegionInfo", &request)
+    };
+    let compact = |region: &pb::RegionSpecifier| {
+        let region = region.clone();
+        let request = pb::CompactRegionRequest { region, major: Some(true), family: None };
+        lab.admin::<pb::CompactRegionResponse>("CompactRegion", &request)
+    };
+    let asked = [ask(&meta).map(drop), compact(&meta).map(drop)];
+    for answer in asked {
+        assert_eq!(class(answer), "NotServingRegionException");
+    }
+    lab.server.open_region(&RegionInfo::meta(), &TableDescriptor::meta().into()).unwrap();
+    assert!(ask(&meta).unwrap().mergeable.is_some(), "only a region that is here has it");
+    compact(&meta).unwrap();
+    let mob = RegionInfo::of_mob_files(lab.info.table());
+    let of_mob = pb::RegionSpecifier { value: mob.region_name().clone(), ..meta };
+    assert_eq!(ask(&of_mob).unwrap().region_info, mob.to_pb());
 }
 
 /// A master that remembers where regions were ready to be split.

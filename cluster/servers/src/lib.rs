@@ -8,7 +8,8 @@
 //!
 //! - `servers.rs`: [`Servers`], the table of servers; `admission.rs`: who may start and report; `dead.rs`: who may not
 //! - `remote_server.rs`: one server, as the master's steps call it; `waiters.rs`: callers that wait for reports
-//! - `orders.rs`, `sender.rs`: orders as messages, and how they are sent; `links.rs`: connections
+//! - `orders.rs`, `sender.rs`: orders as messages, and how they are sent; `links.rs`: connections;
+//!   `network.rs`: what a simulation has in their place
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
 //! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send
 //! - `sights.rs`: what reports sum up to, for people
@@ -29,12 +30,14 @@
 //! When you change a message, also touch the other side, `cluster/regionserver/src/remote`.
 
 mod admission;
+mod channel;
 mod dead;
 mod errors;
 mod flushed;
 mod links;
 mod multicast;
 mod mutations;
+mod network;
 mod orders;
 mod peers;
 mod published;
@@ -52,6 +55,7 @@ mod waiters;
 
 pub use flushed::FlushedIds;
 pub use multicast::{MULTICAST_PUBLISHER, MulticastSender, StatusSettings};
+pub use network::{Network, Target};
 pub use peers::ClusterSources;
 pub use published::{PUBLISHED_MAX, PublishedDead, status_message};
 pub use sentinel::process_ended;

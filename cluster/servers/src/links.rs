@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_client::{Answer, ClientError, ConnectOptions, Connection};
 use halcyon_env::Mutex;
 use halcyon_rpc::{CellBlock, Codec};
 use halcyon_schema::ServerName;
 use prost::Message;
-use tokio::runtime::Handle;
 
-use crate::{Permit, ServersSettings};
+use crate::network::{Network, Way};
+use crate::{Permit, ServersSettings, Target};
 
 /// How cells travel to and from `ClientService`.
 pub(crate) const CODEC: Codec = Codec::KeyValue;
@@ -25,19 +26,14 @@ const NO_PERMIT: &str = "this master may not act: its lease has expired";
 
 /// *Thread safety*: calls from any thread. [`Links::call_blocking`] not from a thread of the runtime.
 pub(crate) struct Links {
-    runtime: Handle,
+    way: Way,
+    server: ServerName,
     address: String,
     connect_timeout: Duration,
     admin: Link,
     client: Link,
     closed: AtomicBool,
     permit: Permit,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Admin,
-    Client,
 }
 
 struct Link {
@@ -47,7 +43,7 @@ struct Link {
 }
 
 impl Links {
-    pub(crate) fn new(runtime: Handle, server: &ServerName, settings: &ServersSettings) -> Links {
+    pub(crate) fn new(way: Way, server: &ServerName, settings: &ServersSettings) -> Links {
         let link = |service: &str, codec| {
             let options = ConnectOptions {
                 user: "hbase".to_string(),
@@ -59,7 +55,8 @@ impl Links {
             Link { options, current: Mutex::default(), connecting: tokio::sync::Mutex::default() }
         };
         Links {
-            runtime,
+            way,
+            server: server.clone(),
             address: server.address(),
             connect_timeout: settings.call_timeout,
             admin: link("AdminService", None),
@@ -77,6 +74,9 @@ impl Links {
         cells: Option<CellBlock>,
         timeout: Duration,
     ) -> Result<(M, Vec<Cell>), ClientError> {
+        if let Way::Threads(network, _) = &self.way {
+            return self.call_over(&**network, target, method, request, cells, timeout);
+        }
         let link = match target {
             Target::Admin => &self.admin,
             Target::Client => &self.client,
@@ -86,14 +86,31 @@ impl Links {
             return Err(std::io::Error::other(NO_PERMIT).into());
         }
         let answer = connection.call_with_cells(method, request, cells, Some(timeout)).await;
-        let decoded = answer.and_then(|Answer { message, cells }| {
-            let message = M::decode(message).map_err(|error| ClientError::Malformed(error.to_string()))?;
-            Ok((message, cells))
-        });
+        let decoded = answer.and_then(|Answer { message, cells }| Ok((decode(message)?, cells)));
         if matches!(&decoded, Err(error) if error.remote().is_none()) {
             link.give_up(&connection);
         }
         decoded
+    }
+
+    fn call_over<M: Message + Default>(
+        &self,
+        network: &dyn Network,
+        target: Target,
+        method: &str,
+        request: &impl Message,
+        cells: Option<CellBlock>,
+        timeout: Duration,
+    ) -> Result<(M, Vec<Cell>), ClientError> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(ClientError::Closed);
+        }
+        if !self.permit.is_given() {
+            return Err(std::io::Error::other(NO_PERMIT).into());
+        }
+        let param = request.encode_to_vec().into();
+        let (message, cells) = network.call(&self.server, target, method, param, cells, timeout)?;
+        Ok((decode(message)?, cells))
     }
 
     /// As `call`, for a thread that may wait.
@@ -105,9 +122,15 @@ impl Links {
         cells: Option<CellBlock>,
         timeout: Duration,
     ) -> Result<(M, Vec<Cell>), ClientError> {
+        let runtime = match &self.way {
+            Way::Runtime(runtime) => runtime,
+            Way::Threads(network, _) => {
+                return self.call_over(&**network, target, method, &request, cells, timeout);
+            }
+        };
         let (sender, receiver) = mpsc::sync_channel(1);
         let links = Arc::clone(self);
-        self.runtime.spawn(async move {
+        runtime.spawn(async move {
             let answer = links.call(target, method, &request, cells, timeout).await;
             let _ = sender.send(answer);
         });
@@ -144,6 +167,10 @@ impl Links {
         }
         Ok(connection)
     }
+}
+
+fn decode<M: Message + Default>(message: Bytes) -> Result<M, ClientError> {
+    M::decode(message).map_err(|error| ClientError::Malformed(error.to_string()))
 }
 
 impl Link {

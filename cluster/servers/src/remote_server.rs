@@ -1,7 +1,7 @@
 //! One region server that is alive: orders to it, and what it has reported.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use halcyon_env::{Clock, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
-use crate::ServersSettings;
+use crate::channel::Receiver;
 use crate::errors;
-use crate::links::{Links, Target};
+use crate::links::Links;
+use crate::network::{Task, Way};
 use crate::orders::{Order, OrderNumbers, Run, specifier};
 use crate::sender::Sender;
 use crate::sights::{ReportSums, Reported};
 use crate::waiters::{Told, Waiters};
+use crate::{ServersSettings, Target};
 
 /// Orders to one server that wait to be sent.
 const ORDERS_MAX: usize = 4_096;
@@ -39,7 +39,7 @@ const WAL_IS_GONE: &str = "java.io.IOException: there is no WAL ";
 /// What all servers share.
 #[derive(Clone)]
 pub(crate) struct Common {
-    pub(crate) runtime: Handle,
+    pub(crate) way: Way,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Arc<ServersSettings>,
     pub(crate) numbers: Arc<OrderNumbers>,
@@ -52,7 +52,7 @@ pub(crate) struct RemoteServer {
     links: Arc<Links>,
     pub(crate) waiters: Waiters,
     orders: mpsc::Sender<Order>,
-    sending: AbortHandle,
+    sending: Task,
     report: Mutex<Option<Arc<pb::ServerLoad>>>,
     reported: Mutex<Option<Reported>>,
 }
@@ -61,11 +61,11 @@ impl RemoteServer {
     /// Connects when there is something to send.
     pub(crate) fn new(name: ServerName, common: Common) -> Arc<RemoteServer> {
         let settings = &common.settings;
-        let links = Arc::new(Links::new(common.runtime.clone(), &name, settings));
+        let links = Arc::new(Links::new(common.way.clone(), &name, settings));
         let (orders, queue) = mpsc::channel(ORDERS_MAX);
         Arc::new_cyclic(|server: &Weak<RemoteServer>| {
             let sender = Sender::new(server.clone(), name.clone(), common.clone(), Arc::clone(&links), queue);
-            let sending = common.runtime.spawn(sender.run()).abort_handle();
+            let sending = common.way.spawn("orders", sender.run());
             let waiters = Waiters::new(name.clone());
             let (report, reported) = (Mutex::default(), Mutex::default());
             RemoteServer { name, common, links, waiters, orders, sending, report, reported }
@@ -373,7 +373,7 @@ mod tests {
         drop(listener); // the port refuses connections
         let settings = ServersSettings::new(ServerName::new("m", 1, 2), 5);
         let common = Common {
-            runtime: runtime.handle().clone(),
+            way: Way::Runtime(runtime.handle().clone()),
             clock: Arc::new(SystemClock::new()),
             numbers: Arc::new(OrderNumbers::new(settings.active_ms)),
             settings: Arc::new(settings),

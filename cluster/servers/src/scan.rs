@@ -11,7 +11,8 @@ use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
 use halcyon_client::ClientError;
 use halcyon_proto::pb;
 
-use crate::links::{Links, Target};
+use crate::Target;
+use crate::links::Links;
 
 /// Bytes of one answer, about (`hbase.client.scanner.max.result.size`).
 const RESULT_BYTES_MAX: u64 = 2 << 20;

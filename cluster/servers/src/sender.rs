@@ -11,10 +11,10 @@ use halcyon_client::ClientError;
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 
+use crate::Target;
 use crate::errors;
-use crate::links::{Links, Target};
+use crate::links::Links;
 use crate::orders::{Order, execute_procedures};
 use crate::remote_server::{Common, RemoteServer};
 
@@ -51,7 +51,7 @@ impl Sender {
             if self.send_batch().await {
                 pause = self.common.settings.retry_pause;
             } else {
-                sleep(pause).await;
+                self.common.way.sleep(pause).await;
                 pause = (pause * 2).min(self.common.settings.retry_pause * PAUSE_FACTOR_MAX);
             }
         }
@@ -62,7 +62,7 @@ impl Sender {
         if self.batch.is_empty() {
             let Some(order) = self.queue.recv().await else { return false };
             self.batch.push(order);
-            sleep(self.common.settings.order_pause).await;
+            self.common.way.sleep(self.common.settings.order_pause).await;
         }
         while self.batch.len() < BATCH_MAX
             && let Ok(order) = self.queue.try_recv()

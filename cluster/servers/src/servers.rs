@@ -21,9 +21,10 @@ use tokio::sync::watch;
 use crate::dead::DeadServers;
 use crate::errors;
 use crate::flushed::{FlushedIds, FlushedTable};
+use crate::network::Way;
 use crate::orders::OrderNumbers;
 use crate::remote_server::{Common, RemoteServer};
-use crate::{ServersSettings, StatusService};
+use crate::{Network, ServersSettings, StatusService};
 
 /// Dead servers that [`Servers::dead`] names.
 const DEAD_SHOWN_MAX: usize = 100;
@@ -56,8 +57,21 @@ pub(crate) struct Table {
 impl Servers {
     /// Network tasks run on `runtime`. They end with the object.
     pub fn new(runtime: Handle, clock: Arc<dyn Clock>, settings: ServersSettings) -> Arc<Servers> {
+        Servers::reached(Way::Runtime(runtime), clock, settings)
+    }
+
+    /// In a simulation: calls go by `network`, and tasks are threads.
+    pub fn simulated(
+        network: Arc<dyn Network>,
+        clock: Arc<dyn Clock>,
+        settings: ServersSettings,
+    ) -> Arc<Servers> {
+        Servers::reached(Way::Threads(network, clock.clone()), clock, settings)
+    }
+
+    fn reached(way: Way, clock: Arc<dyn Clock>, settings: ServersSettings) -> Arc<Servers> {
         let numbers = Arc::new(OrderNumbers::new(settings.active_ms));
-        let common = Common { runtime, clock, settings: Arc::new(settings), numbers };
+        let common = Common { way, clock, settings: Arc::new(settings), numbers };
         Arc::new(Servers {
             common,
             table: Mutex::default(),

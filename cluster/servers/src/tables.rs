@@ -10,12 +10,12 @@ use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
-use crate::Servers;
 use crate::errors;
-use crate::links::{Links, Target};
+use crate::links::Links;
 use crate::mutations::{self, Multi, Row};
 use crate::orders::specifier;
 use crate::scan::{self, RegionScan, ScanError};
+use crate::{Servers, Target};
 
 /// System tables on region servers. *Thread safety*: all methods from any thread that may block.
 pub struct RemoteTables {

@@ -12,13 +12,13 @@
 //! one of an earlier close would give a region away that is open again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::mpsc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Mutex;
 use halcyon_schema::ServerName;
 use tokio::sync::oneshot;
 
+use crate::channel::{Receiver, Sender, channel};
 use crate::errors;
 
 /// Numbers of openings that have ended, which reports may repeat.
@@ -71,7 +71,7 @@ struct State {
     openings: HashMap<String, Opening>,
     /// By number.
     closings: HashMap<i64, Closing>,
-    runs: HashMap<i64, mpsc::Sender<Told>>,
+    runs: HashMap<i64, Sender<Told>>,
     /// Open sequence numbers of regions that were announced, and are not being closed.
     announced: HashMap<String, u64>,
     ended: HashSet<i64>,
@@ -80,7 +80,7 @@ struct State {
 
 struct Opening {
     procedure: i64,
-    caller: mpsc::Sender<Told>,
+    caller: Sender<Told>,
     /// Being announced, with this open sequence number.
     open_seq_num: Option<u64>,
     reports: Vec<oneshot::Sender<Verdict>>,
@@ -88,7 +88,7 @@ struct Opening {
 
 struct Closing {
     encoded_name: String,
-    caller: mpsc::Sender<Told>,
+    caller: Sender<Told>,
     /// The server has taken the order. What it says of the region before that may change: an earlier order to open it may still be on
     /// its way.
     is_taken: bool,
@@ -105,12 +105,8 @@ impl Waiters {
         &self.server
     }
 
-    pub(crate) fn wait_for_opening(
-        &self,
-        encoded_name: &str,
-        procedure: i64,
-    ) -> Result<mpsc::Receiver<Told>> {
-        let (caller, receiver) = mpsc::channel();
+    pub(crate) fn wait_for_opening(&self, encoded_name: &str, procedure: i64) -> Result<Receiver<Told>> {
+        let (caller, receiver) = channel();
         let mut state = self.alive()?;
         if state.openings.contains_key(encoded_name) {
             let text = format!("{encoded_name} is being opened at {} already", self.server);
@@ -122,8 +118,8 @@ impl Waiters {
         Ok(receiver)
     }
 
-    pub(crate) fn wait_for_close(&self, encoded_name: &str, procedure: i64) -> Result<mpsc::Receiver<Told>> {
-        let (caller, receiver) = mpsc::channel();
+    pub(crate) fn wait_for_close(&self, encoded_name: &str, procedure: i64) -> Result<Receiver<Told>> {
+        let (caller, receiver) = channel();
         let mut state = self.alive()?;
         state.announced.remove(encoded_name);
         let (is_taken, is_told_to_ask) = (false, false);
@@ -132,8 +128,8 @@ impl Waiters {
         Ok(receiver)
     }
 
-    pub(crate) fn wait_for_run(&self, procedure: i64) -> Result<mpsc::Receiver<Told>> {
-        let (caller, receiver) = mpsc::channel();
+    pub(crate) fn wait_for_run(&self, procedure: i64) -> Result<Receiver<Told>> {
+        let (caller, receiver) = channel();
         self.alive()?.runs.insert(procedure, caller);
         Ok(receiver)
     }

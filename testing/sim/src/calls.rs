@@ -1,6 +1,6 @@
 //! Calls of the RPC services of real region servers, as they come from the network.
 //!
-//! A request is encoded, and the server's `ClientService` answers it on a thread of the server's process. While
+//! A request is encoded, and the server's `ClientService` or `AdminService` answers it on a thread of the server's process. While
 //! there are faults a request is lost, its answer is lost, or it comes twice, or late: then its sender has perhaps repeated it.
 
 use std::pin::pin;
@@ -9,12 +9,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use halcyon_cell::Cell;
 use halcyon_env::sim::SimThreads;
-use halcyon_regionserver::{ClientService, RegionServer};
-use halcyon_rpc::{Call, CallClass, Connection, Outcome, RpcError, Service};
+use halcyon_regionserver::{AdminService, ClientService};
+use halcyon_rpc::{Call, CallClass, CellBlock, Connection, Outcome, RpcError, Service, decode_cells};
 use halcyon_schema::ServerName;
+use halcyon_servers::Target;
 use prost::Message;
 
+use crate::real::Running;
 use crate::world::World;
 
 /// The way of a message.
@@ -66,10 +69,25 @@ impl World {
         self: &Arc<World>,
         caller: &Caller,
         server: &ServerName,
-        method: &'static str,
+        target: Target,
+        method: &str,
         request: &impl Message,
     ) -> Result<Bytes, Failure> {
-        let param = Bytes::from(request.encode_to_vec());
+        self.call_with_cells(caller, server, target, method, request.encode_to_vec().into(), None)
+    }
+
+    pub(crate) fn call_with_cells(
+        self: &Arc<World>,
+        caller: &Caller,
+        server: &ServerName,
+        target: Target,
+        method: &str,
+        param: Bytes,
+        cells: Option<CellBlock>,
+    ) -> Result<Bytes, Failure> {
+        let cells = cells.map_or_else(Vec::new, |block| {
+            decode_cells(block.codec(), block.into_bytes()).expect("cells that were just encoded")
+        });
         self.delay(WAY_MAX);
         let fate = {
             let mut state = self.lock();
@@ -84,12 +102,12 @@ impl World {
             }
         };
         let send = |after: Duration| {
-            let (connection, param) = (caller.connection.clone(), param.clone());
-            self.begin_call(server, move |world, server| {
+            let call = a_call(caller.connection.clone(), method, param.clone(), cells.clone());
+            self.begin_call(server, move |world, running| {
                 if !after.is_zero() {
                     world.delay(after);
                 }
-                Ok(answer(world, server, a_call(connection, method, param)))
+                Ok(answer(world, running, target, call))
             })
         };
         let no_answer = |_| Failure::NoAnswer;
@@ -118,8 +136,9 @@ impl World {
     }
 }
 
-fn a_call(connection: Arc<Connection>, method: &'static str, param: Bytes) -> Call {
+pub(crate) fn a_call(connection: Arc<Connection>, method: &str, param: Bytes, cells: Vec<Cell>) -> Call {
     let class = match method {
+        _ if connection.master_epoch.is_some() => CallClass::Meta,
         "Mutate" | "Multi" => CallClass::Write,
         "Scan" => CallClass::Scan,
         "Get" => CallClass::Read,
@@ -129,7 +148,7 @@ fn a_call(connection: Arc<Connection>, method: &'static str, param: Bytes) -> Ca
         id: 1,
         method: method.into(),
         param,
-        cells: Vec::new(),
+        cells,
         priority: 0,
         class,
         timeout: None,
@@ -140,9 +159,22 @@ fn a_call(connection: Arc<Connection>, method: &'static str, param: Bytes) -> Ca
     }
 }
 
-/// What a network thread does with a call, until the answer is there.
-fn answer(world: &World, server: &Arc<RegionServer>, call: Call) -> Result<Bytes, RpcError> {
-    let service = ClientService::new(server.clone());
+fn answer(world: &World, running: &Running, target: Target, call: Call) -> Result<Bytes, RpcError> {
+    let server = running.server.clone();
+    let failure = || running.server.failure();
+    match target {
+        Target::Admin => driven(world, &AdminService::obeying(server, &running.master), call, &failure),
+        Target::Client => driven(world, &ClientService::new(server), call, &failure),
+    }
+}
+
+/// What a network thread does with a call, until the answer is there or the process has failed.
+pub(crate) fn driven(
+    world: &World,
+    service: &dyn Service,
+    call: Call,
+    failure: &dyn Fn() -> Option<String>,
+) -> Result<Bytes, RpcError> {
     let outcome = service.call(call);
     service.batch_done();
     let reply = match outcome {
@@ -154,7 +186,7 @@ fn answer(world: &World, server: &Arc<RegionServer>, call: Call) -> Result<Bytes
                 if let Poll::Ready(reply) = future.as_mut().poll(&mut context) {
                     break reply;
                 }
-                if let Some(failure) = server.failure() {
+                if let Some(failure) = failure() {
                     break Err(RpcError::region_server_aborted(failure));
                 }
                 world.clock.sleep(LOOK_PAUSE);
@@ -162,6 +194,6 @@ fn answer(world: &World, server: &Arc<RegionServer>, call: Call) -> Result<Bytes
         }
     };
     let reply = reply?;
-    assert!(reply.cells.is_none(), "a connection without a codec gets its cells in the message");
+    assert!(reply.cells.is_none_or(|cells| cells.is_empty()), "cells are asked for in the message");
     Ok(reply.message)
 }

@@ -11,6 +11,7 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
 use halcyon_proto::pb::mutation_proto::{ColumnValue, MutationType};
 use halcyon_schema::{RegionInfo, ServerName, TableName};
+use halcyon_servers::Target;
 use prost::Message;
 
 use crate::calls::{Caller, Failure};
@@ -86,7 +87,7 @@ impl World {
             close_scanner: Some(true),
             ..Default::default()
         };
-        let answer = self.call(caller, server, "Scan", &request)?;
+        let answer = self.call(caller, server, Target::Client, "Scan", &request)?;
         let response = pb::ScanResponse::decode(answer).expect("a server's answer");
         assert!(response.more_results_in_region != Some(true), "{region} has more than fits into an answer");
         Ok(told::found(&response))
@@ -183,7 +184,7 @@ impl Client {
                     condition: None,
                     nonce_group: group,
                 };
-                match self.world.call(&self.caller, &server, "Mutate", &request) {
+                match self.world.call(&self.caller, &server, Target::Client, "Mutate", &request) {
                     Ok(_) => {
                         if attempts > 0 && nonce.is_some() {
                             self.world.lock().count("repeated with a nonce");

@@ -23,6 +23,7 @@ mod entries;
 mod master;
 mod process_fs;
 mod real;
+mod remote;
 mod rows;
 mod server;
 mod server_fs;

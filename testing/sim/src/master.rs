@@ -1,14 +1,17 @@
 //! The process of a master: what `halcyon master` does around [`Master`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_contract::RegionServers;
 use halcyon_env::sim::Process;
+use halcyon_env::spawn_thread;
 use halcyon_master::{Master, MasterService, MasterSettings};
 use halcyon_schema::{ServerName, layout};
 use parking_lot::Mutex;
 
+use crate::remote::Reached;
 use crate::view::View;
 use crate::world::World;
 
@@ -53,7 +56,19 @@ impl MasterProcess {
         };
         let process =
             world.threads.start_process(&format!("master-{epoch}"), body).expect("there are threads");
+        world.lock().master =
+            Some(Reached { process, view: Arc::downgrade(&view), serving: Arc::clone(&serving) });
         MasterProcess { epoch, process, view, is_frozen: false, serving }
+    }
+
+    /// News of servers. A master of real servers learns them in its own process.
+    pub(crate) fn tell(&self, news: impl FnOnce(&View) + Send + 'static) {
+        if self.view.servers().is_none() {
+            return news(&self.view);
+        }
+        let view = self.view.clone();
+        let told = self.view.world.threads.spawn_in(self.process, "news", move || news(&view));
+        drop(told); // or it was killed
     }
 
     /// The master, if it has started.
@@ -72,6 +87,18 @@ impl MasterProcess {
 fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
     let world = &view.world;
     let clock = view.env.clock.clone();
+    view.look_for_servers();
+    if view.servers().is_some() {
+        let view = view.clone();
+        let watch = move || {
+            let mut without = BTreeMap::new();
+            loop {
+                view.expire_without_znode(&mut without);
+                view.env.clock.sleep(CHORE_PERIOD);
+            }
+        };
+        spawn_thread("watch", watch).expect("there are threads");
+    }
     let mut settings = MasterSettings::new(name.clone());
     (settings.procedure_threads, settings.region_threads, settings.split_threads) = (4, 4, 2);
     settings.epoch = view.epoch;

@@ -5,23 +5,20 @@
 //!
 //! What this file keeps of a server, as [`ModelServer`](crate::server::ModelServer), is what the invariants need.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{
-    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionInfoResponse,
-    RegionServerApi, SystemTables,
-};
+use halcyon_contract::{RegionServerApi, SystemTables};
 use halcyon_env::sim::{Process, SimFileSystem, SimThreads};
 use halcyon_env::{Env, FileSystem};
-use halcyon_regionserver::{RegionServer, RegionServerSettings};
+use halcyon_regionserver::{MasterLink, RegionServer, RegionServerSettings, RemoteMaster};
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use parking_lot::Mutex;
 
-use crate::server::{Life, Open, Order};
+use crate::remote::ToMaster;
+use crate::server::Life;
 use crate::server_fs::ServerFs;
 use crate::world::{Event, State, World};
 
@@ -33,12 +30,24 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const PING_PERIOD: Duration = Duration::from_secs(1);
 /// A server answers nothing when its last ping is so long ago: two thirds of a session.
 const LEASE: Duration = Duration::from_secs(4);
+/// Between two reports of a server to the master.
+const REPORT_PERIOD: Duration = Duration::from_secs(3);
+/// Of HBase, that servers work like.
+const VERSION: (u32, u32, u32) = (2, 6, 4);
 const MEMORY_BYTES: u64 = 16 << 20;
 
 pub(crate) struct RealServer {
     pub(crate) process: Process,
-    server: Arc<Mutex<Option<Arc<RegionServer>>>>,
+    running: Arc<Mutex<Option<Running>>>,
     pinged_ns: u64,
+}
+
+/// What a process has that has started.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) server: Arc<RegionServer>,
+    /// Its side of the messages.
+    pub(crate) master: Arc<RemoteMaster>,
 }
 
 fn settings() -> RegionServerSettings {
@@ -55,30 +64,34 @@ fn settings() -> RegionServerSettings {
 impl World {
     /// Starts the process of a server.
     pub(crate) fn join_real(self: &Arc<World>, name: &ServerName) {
-        let server = Arc::new(Mutex::new(None));
+        let running = Arc::new(Mutex::new(None));
         let env = Env {
-            fs: Arc::new(ServerFs { world: self.clone() }),
+            fs: Arc::new(ServerFs { world: self.clone(), server: name.clone() }),
             local: Arc::new(SimFileSystem::new()),
             clock: self.threads.clock(0),
             stalls: Arc::default(),
             keys: Arc::new(halcyon_env::Keys::none()),
         };
         let body = {
-            let (world, name, server) = (self.clone(), name.clone(), server.clone());
-            move || world.live(&env, &name, &server)
+            let (world, name, running) = (self.clone(), name.clone(), running.clone());
+            move || world.live(&env, &name, &running)
         };
         let process = self.threads.start_process(&name.to_string(), body).expect("there are threads");
-        let real = RealServer { process, server, pinged_ns: self.now_ns() };
+        let real = RealServer { process, running, pinged_ns: self.now_ns() };
         self.lock().real.insert(name.clone(), real);
     }
 
     /// The first thread of a server's process.
-    fn live(self: &Arc<World>, env: &Env, name: &ServerName, slot: &Mutex<Option<Arc<RegionServer>>>) {
+    fn live(self: &Arc<World>, env: &Env, name: &ServerName, slot: &Mutex<Option<Running>>) {
         match RegionServer::start_as(env.clone(), &self.root, None, settings(), name.clone()) {
             Ok(server) => {
                 let (world, of) = (Arc::downgrade(self), name.clone());
                 server.answer_while(move || world.upgrade().is_some_and(|world| world.may_answer(&of)));
-                *slot.lock() = Some(server);
+                let to_master = Box::new(ToMaster::new(self, name));
+                let link = Arc::new(MasterLink::simulated(to_master, VERSION));
+                let master = RemoteMaster::start(&server, link, REPORT_PERIOD);
+                let master = master.expect("there are threads");
+                *slot.lock() = Some(Running { server, master });
             }
             Err(error) => {
                 self.tell(|| format!("{name} cannot start: {error}"));
@@ -86,7 +99,7 @@ impl World {
             }
         }
         loop {
-            let failure = slot.lock().as_ref().and_then(|server| server.failure());
+            let failure = slot.lock().as_ref().and_then(|running| running.server.failure());
             if let Some(failure) = failure {
                 self.tell(|| format!("{name} gives up: {failure}"));
                 return self.exit(name);
@@ -119,13 +132,13 @@ impl World {
         if let Some(process) = process.filter(|process| !self.threads.is_killed(*process)) {
             self.threads.kill(process);
         }
-        let server = self.lock().real.get_mut(name).and_then(|real| real.server.lock().take());
-        drop(server); // its threads have ended
+        let running = self.lock().real.get_mut(name).and_then(|real| real.running.lock().take());
+        drop(running); // its threads have ended
     }
 
     pub(crate) fn give_up_real(self: &Arc<World>, name: &ServerName) {
-        let _ = self.begin_call(name, |_, server| {
-            server.give_up("its session has expired");
+        let _ = self.begin_call(name, |_, running| {
+            running.server.give_up("its session has expired");
             Ok(())
         });
     }
@@ -134,24 +147,24 @@ impl World {
     pub(crate) fn begin_call<T: Send + 'static>(
         self: &Arc<World>,
         name: &ServerName,
-        call: impl FnOnce(&Arc<World>, &Arc<RegionServer>) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&Arc<World>, &Running) -> Result<T> + Send + 'static,
     ) -> Result<Arc<Mutex<Option<Result<T>>>>> {
         let gone = || Error::new(ErrorKind::Busy, format!("{name} does not answer"));
         let (process, slot) = {
             let state = self.lock();
             let is_there = state.servers.get(name).is_some_and(|server| server.life != Life::Dead);
             let real = state.real.get(name).filter(|_| is_there).ok_or_else(gone)?;
-            (real.process, real.server.clone())
+            (real.process, real.running.clone())
         };
-        let server = slot.lock().clone().ok_or_else(gone)?; // or it has not started yet
+        let running = slot.lock().clone().ok_or_else(gone)?; // or it has not started yet
         let (world, answer) = (self.clone(), Arc::new(Mutex::new(None)));
         let body = {
             let answer = answer.clone();
             move || {
                 // As calls of clients and masters are refused.
-                let result = match server.failure() {
+                let result = match running.server.failure() {
                     Some(why) => Err(Error::new(ErrorKind::Busy, why)),
-                    None => call(&world, &server),
+                    None => call(&world, &running),
                 };
                 *answer.lock() = Some(result);
             }
@@ -186,116 +199,16 @@ impl World {
         self: &Arc<World>,
         name: &ServerName,
         time: Duration,
-        call: impl FnOnce(&Arc<World>, &Arc<RegionServer>) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&Arc<World>, &Running) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let answer = self.begin_call(name, call)?;
         self.wait_for(name, time, || answer.lock().take())?
     }
 
-    /// As [`World::open`].
-    pub(crate) fn open_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        request: &OpenRegionRequest,
-        order: Order,
-    ) -> Result<u64> {
-        let region = &request.region;
-        {
-            let mut state = self.lock();
-            let server = self.obeying(&mut state, name, order.epoch)?;
-            if let Some(open) = server.regions.get(region.encoded_name()) {
-                return Ok(open.seq);
-            }
-        }
-        let opened = Arc::new(Mutex::new(None));
-        let answer = self.begin_call(name, {
-            let (name, request, opened) = (name.clone(), request.clone(), opened.clone());
-            move |world, server| {
-                world.check_newest(&name, &request.region, order)?;
-                let refuses = world.lock().servers.get(&name).is_some_and(|server| server.refuses);
-                if refuses && !request.region.table().is_system() {
-                    return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
-                }
-                let announce = |seq| world.announce(&name, &request.region, seq, &opened);
-                let result = RegionServerApi::open_region(&**server, &request, &announce);
-                if result.is_err() {
-                    world.forget(&name, &request.region);
-                }
-                result
-            }
-        })?;
-        let found = || opened.lock().or_else(|| Some(answer.lock().as_ref()?.as_ref().ok()?.open_seq_num));
-        let failed = || answer.lock().as_ref().and_then(|answer| answer.as_ref().err().cloned());
-        self.wait_for(name, ANSWER_TIME, || found().map(Ok).or_else(|| failed().map(Err)))?
-    }
-
-    fn check_newest(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<()> {
-        let mut state = self.lock();
-        match state.servers.get_mut(name).is_some_and(|server| server.is_newest(region, order.number)) {
-            true => Ok(()),
-            false => Err(Error::new(ErrorKind::Busy, "a later order has come")),
-        }
-    }
-
-    fn forget(&self, name: &ServerName, region: &RegionInfo) {
+    pub(crate) fn forget(&self, name: &ServerName, region: &RegionInfo) {
         if let Some(server) = self.lock().servers.get_mut(name) {
             server.regions.remove(region.encoded_name());
         }
-    }
-
-    /// The region is open and serves when the master has taken the report. Waits for that.
-    fn announce(
-        &self,
-        name: &ServerName,
-        region: &RegionInfo,
-        seq: u64,
-        opened: &Mutex<Option<u64>>,
-    ) -> Result<()> {
-        {
-            let mut state = self.lock();
-            self.check_alone_real(&mut state, name, region);
-            let before = state.history.open_seqs.insert(region.encoded_name().to_string(), seq);
-            assert!(before.is_none_or(|before| before < seq), "{region} opens with {seq} after {before:?}");
-            state.count("openings");
-            let server = state.servers.get_mut(name).expect("it is there");
-            let open = Open::reported(region, seq);
-            server.regions.insert(region.encoded_name().to_string(), open);
-            *opened.lock() = Some(seq);
-        }
-        loop {
-            self.clock.sleep(LOOK_PAUSE);
-            let state = self.lock();
-            let open = state.servers.get(name).and_then(|server| server.regions.get(region.encoded_name()));
-            match open {
-                Some(open) if open.is_granted => return Ok(()),
-                Some(open) if !open.is_refused => {}
-                _ => return Err(Error::new(ErrorKind::Moved, format!("the master refuses {region}"))),
-            }
-        }
-    }
-
-    /// As [`World::flush_region`].
-    pub(crate) fn flush_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        request: &FlushRegionRequest,
-        epoch: u64,
-    ) -> Result<()> {
-        self.obeying(&mut self.lock(), name, epoch)?;
-        let request = request.clone();
-        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::flush_region(&**server, &request))
-    }
-
-    /// As [`World::region_info`].
-    pub(crate) fn region_info_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        request: &RegionInfoRequest,
-        epoch: u64,
-    ) -> Result<RegionInfoResponse> {
-        self.obeying(&mut self.lock(), name, epoch)?;
-        let request = request.clone();
-        self.ask(name, ANSWER_TIME, move |_, server| RegionServerApi::region_info(&**server, &request))
     }
 
     /// Who had the rows before, in this region or in another one, can write to them no more, and its WALs are split.
@@ -324,36 +237,6 @@ impl World {
         }
     }
 
-    /// As [`World::close`].
-    pub(crate) fn close_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        region: &RegionInfo,
-        order: Order,
-    ) -> Result<()> {
-        self.obeying(&mut self.lock(), name, order.epoch)?;
-        let (of, region) = (name.clone(), region.clone());
-        self.ask(name, ANSWER_TIME, move |world, server| {
-            world.check_newest(&of, &region, order)?;
-            {
-                let state = world.lock();
-                let open = state.servers.get(&of).and_then(|it| it.regions.get(region.encoded_name()));
-                match open {
-                    None => return Ok(()),
-                    Some(open) if !open.is_granted => {
-                        return Err(Error::new(ErrorKind::Busy, format!("{region} is being opened")));
-                    }
-                    Some(_) => {}
-                }
-            }
-            let request = CloseRegionRequest { region: region.clone(), abort: false, destination: None };
-            RegionServerApi::close_region(&**server, &request)?;
-            world.forget(&of, &region);
-            world.lock().count("closes");
-            Ok(())
-        })
-    }
-
     /// Whether the server may answer: it has heard of the coordination service not long ago.
     fn may_answer(&self, name: &ServerName) -> bool {
         let pinged_ns = self.lock().real.get(name).map_or(0, |real| real.pinged_ns);
@@ -363,7 +246,8 @@ impl World {
     /// Flushes a region, compacts it or rolls the WALs, as chance wills. Nobody waits for it.
     pub(crate) fn begin_upkeep(self: &Arc<World>, name: &ServerName, region: &RegionInfo, choice: usize) {
         let (of, region) = (name.clone(), region.clone());
-        let _ = self.begin_call(name, move |world, server| {
+        let _ = self.begin_call(name, move |world, running| {
+            let server = &running.server;
             match choice {
                 0 => drop(server.flush_region(region.encoded_name(), &[])?),
                 1 => server.compact_region(&region, &Bytes::from_static(b"f"), true)?,
@@ -375,57 +259,16 @@ impl World {
         });
     }
 
-    pub(crate) fn write_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        region: &RegionInfo,
-        cells: Vec<Cell>,
-        epoch: u64,
-    ) -> Result<()> {
-        self.obeying(&mut self.lock(), name, epoch)?;
-        let (of, region) = (name.clone(), region.clone());
-        self.ask(name, ANSWER_TIME, move |world, server| {
-            world.obeying(&mut world.lock(), &of, epoch)?;
-            server.put_rows_together(&of, &region, cells)?;
-            world.lock().count("writes to meta");
-            Ok(())
-        })
-    }
-
+    /// The rows of a system table, as the simulation looks at them.
     pub(crate) fn scan_real(
         self: &Arc<World>,
         name: &ServerName,
         region: &RegionInfo,
-        epoch: Option<u64>,
     ) -> Result<Vec<Vec<Cell>>> {
         let (of, region) = (name.clone(), region.clone());
-        self.ask(name, ANSWER_TIME, move |world, server| {
-            if let Some(epoch) = epoch {
-                world.obeying(&mut world.lock(), &of, epoch)?;
-            }
-            match region.is_meta() {
-                true => server.meta_scan(&of, b"", b""),
-                false => server.scan_rows(&of, &region),
-            }
-        })
-    }
-
-    pub(crate) fn online_regions_real(
-        self: &Arc<World>,
-        name: &ServerName,
-        epoch: u64,
-    ) -> Result<Vec<RegionInfo>> {
-        self.obeying(&mut self.lock(), name, epoch)?;
-        self.ask(name, ANSWER_TIME, |_, server| server.online_regions())
-    }
-
-    pub(crate) fn split_wal_real(self: &Arc<World>, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
-        self.obeying(&mut self.lock(), name, epoch)?;
-        let wal = wal.to_path_buf();
-        self.ask(name, ANSWER_TIME * 4, move |world, server| {
-            server.split_wal(&wal)?;
-            world.lock().count("WALs split");
-            Ok(())
+        self.ask(name, ANSWER_TIME, move |_, running| match region.is_meta() {
+            true => running.server.meta_scan(&of, b"", b""),
+            false => running.server.scan_rows(&of, &region),
         })
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionInfoResponse};
+use halcyon_contract::OpenRegionRequest;
 use halcyon_env::{FileSystem, WritableFile};
 use halcyon_schema::{RegionInfo, ServerName};
 
@@ -129,9 +129,6 @@ impl World {
         request: &OpenRegionRequest,
         order: Order,
     ) -> Result<u64> {
-        if self.options.is_real {
-            return self.open_real(name, request, order);
-        }
         let region = &request.region;
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, order.epoch)?;
@@ -186,6 +183,13 @@ impl World {
         }
     }
 
+    /// Whether a master has taken the report of an opening.
+    pub(crate) fn is_granted(&self, name: &ServerName, region: &RegionInfo, seq: u64) -> bool {
+        let state = self.lock();
+        let open = state.servers.get(name).and_then(|server| server.regions.get(region.encoded_name()));
+        open.is_some_and(|open| open.seq == seq && open.is_granted)
+    }
+
     /// The master has refused the report of an opening. One report has one answer: a region that serves goes on.
     pub(crate) fn refuse(self: &Arc<World>, name: &ServerName, region: &RegionInfo, seq: u64) {
         let is_that = {
@@ -207,9 +211,6 @@ impl World {
         region: &RegionInfo,
         order: Order,
     ) -> Result<()> {
-        if self.options.is_real {
-            return self.close_real(name, region, order);
-        }
         {
             let mut state = self.lock();
             let server = self.obeying(&mut state, name, order.epoch)?;
@@ -291,9 +292,6 @@ impl World {
         cells: Vec<Cell>,
         epoch: u64,
     ) -> Result<()> {
-        if self.options.is_real {
-            return self.write_real(name, region, cells, epoch);
-        }
         self.obeying(&mut self.lock(), name, epoch)?;
         self.write(name, region.encoded_name(), rows::encode(&cells))
     }
@@ -305,9 +303,6 @@ impl World {
         region: &RegionInfo,
         epoch: u64,
     ) -> Result<Vec<Vec<Cell>>> {
-        if self.options.is_real {
-            return self.scan_real(name, region, Some(epoch));
-        }
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, epoch)?;
         let open = server.regions.get(region.encoded_name()).filter(|open| open.is_granted);
@@ -323,42 +318,13 @@ impl World {
         name: &ServerName,
         epoch: u64,
     ) -> Result<Vec<RegionInfo>> {
-        if self.options.is_real {
-            return self.online_regions_real(name, epoch);
-        }
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, epoch)?;
         Ok(server.regions.values().filter(|open| open.is_granted).map(|open| open.info.clone()).collect())
     }
 
-    /// Flushes a region. A model has nothing in memory alone.
-    pub(crate) fn flush_region(
-        self: &Arc<World>,
-        name: &ServerName,
-        request: &FlushRegionRequest,
-        epoch: u64,
-    ) -> Result<()> {
-        if self.options.is_real { self.flush_real(name, request, epoch) } else { Ok(()) }
-    }
-
-    /// What a region is. That of a model is neither split nor merged.
-    pub(crate) fn region_info(
-        self: &Arc<World>,
-        name: &ServerName,
-        request: &RegionInfoRequest,
-        epoch: u64,
-    ) -> Result<RegionInfoResponse> {
-        match self.options.is_real {
-            true => self.region_info_real(name, request, epoch),
-            false => Ok(RegionInfoResponse::default()),
-        }
-    }
-
     /// Splits a WAL of a dead server.
     pub(crate) fn split_wal(self: &Arc<World>, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
-        if self.options.is_real {
-            return self.split_wal_real(name, wal, epoch);
-        }
         self.obeying(&mut self.lock(), name, epoch)?;
         let path = self.root.join(wal);
         if !self.exists(&path) {

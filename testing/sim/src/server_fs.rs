@@ -14,6 +14,8 @@ use halcyon_env::{
     Attempt, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
 };
 
+use halcyon_schema::{ServerName, layout};
+
 use crate::process_fs::no_answer;
 use crate::world::World;
 
@@ -26,6 +28,7 @@ const LATE_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct ServerFs {
     pub(crate) world: Arc<World>,
+    pub(crate) server: ServerName,
 }
 
 /// A call between two points at which the turn may pass.
@@ -134,7 +137,15 @@ impl FileSystem for ServerFs {
         self.change(path, move |fs| fs.remove_dir_all(&at))
     }
 
+    /// A server that cannot open regions makes no directory for an opening.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let is_of_opening =
+            path.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == ".tmp"));
+        let is_system = path.starts_with(layout::namespace_dir(&self.world.root, "hbase"));
+        let refuses = self.world.lock().servers.get(&self.server).is_some_and(|server| server.refuses);
+        if refuses && is_of_opening && !is_system {
+            return Err(io::Error::other("this server opens nothing"));
+        }
         let at = path.to_path_buf();
         self.change(path, move |fs| fs.create_dir(&at))
     }

@@ -20,16 +20,22 @@ use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{MobFileCache, Region, RegionServices, RegionSettings};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor};
+use halcyon_servers::{RemoteTables, Servers, ServersSettings};
 use halcyon_wal::{Wal, WalConfig};
 use parking_lot::Mutex;
 
 use crate::process_fs::ProcessFs;
+use crate::remote::ToServers;
 use crate::rows;
 use crate::server::{Life, Order};
 use crate::world::{Event, Flaw, World};
 
 /// How long a master waits for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long an opening may take.
+const OPEN_TIME: Duration = Duration::from_secs(20);
+/// So long a server may be online without a znode.
+const ZNODE_GRACE: Duration = Duration::from_secs(10);
 /// Between two looks whether a server answers.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The way of a message.
@@ -47,6 +53,8 @@ pub(crate) struct View {
     pub(crate) epoch: u64,
     pub(crate) env: Env,
     known: Mutex<Known>,
+    /// Real ones, in the place of what is known.
+    servers: Option<Arc<Servers>>,
     this: Weak<View>,
 }
 
@@ -71,15 +79,54 @@ impl View {
         let env = Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default(), keys };
         let online = world.lock().znodes.clone();
         let known = Mutex::new(Known { online, ..Known::default() });
+        let servers = world.options.is_real.then(|| {
+            let network = Arc::new(ToServers { world: world.clone(), epoch });
+            let settings = ServersSettings {
+                epoch: Some(epoch),
+                call_timeout: ANSWER_TIME,
+                open_timeout: OPEN_TIME,
+                ..ServersSettings::new(ServerName::new("m", 16000, epoch as i64), env.clock.now_ms())
+            };
+            Servers::simulated(network, env.clock.clone(), settings)
+        });
         let world = world.clone();
-        Arc::new_cyclic(|this| View { world, epoch, env, known, this: this.clone() })
+        Arc::new_cyclic(|this| View { world, epoch, env, known, servers, this: this.clone() })
+    }
+
+    /// Real ones, if they are wanted.
+    pub(crate) fn servers(&self) -> Option<Arc<Servers>> {
+        self.servers.clone()
+    }
+
+    /// What has a znode is online. To be called in the master's process.
+    pub(crate) fn look_for_servers(&self) {
+        let znodes = self.world.lock().znodes.clone();
+        znodes.iter().for_each(|server| self.add_online(server));
+    }
+
+    /// Declares servers dead that have had no znode for a while: a late report of one that had died has brought it in. The real
+    /// master does the same.
+    pub(crate) fn expire_without_znode(&self, without: &mut BTreeMap<ServerName, u64>) {
+        let (znodes, now_ns) = (self.world.lock().znodes.clone(), self.world.now_ns());
+        let online = self.online();
+        without.retain(|server, _| online.contains(server) && !znodes.contains(server));
+        for server in online.into_iter().filter(|server| !znodes.contains(server)) {
+            let since_ns = *without.entry(server.clone()).or_insert(now_ns);
+            if now_ns - since_ns > ZNODE_GRACE.as_nanos() as u64 {
+                self.expire(&server);
+            }
+        }
     }
 
     pub(crate) fn services(self: &Arc<View>) -> ClusterServices {
+        let (servers, system_tables): (Arc<dyn RegionServers>, Arc<dyn SystemTables>) = match &self.servers {
+            Some(servers) => (servers.clone(), Arc::new(RemoteTables::new(servers.clone()))),
+            None => (self.clone(), self.clone()),
+        };
         ClusterServices {
-            servers: self.clone(),
+            servers,
             files: self.clone(),
-            system_tables: self.clone(),
+            system_tables,
             wals: WalFiles { env: self.env.clone(), root: self.world.root.clone(), is_root: true },
             replication: None,
             quotas: None,
@@ -89,6 +136,9 @@ impl View {
 
     /// A server has a znode. What was declared dead stays dead.
     pub(crate) fn add_online(&self, server: &ServerName) {
+        if let Some(servers) = &self.servers {
+            return servers.add_online(server);
+        }
         let mut known = self.known.lock();
         let returns = self.world.has(Flaw::DeadServersReturn);
         if !known.dead.contains_key(server) || returns {
@@ -97,18 +147,28 @@ impl View {
     }
 
     pub(crate) fn expire(&self, server: &ServerName) {
+        if let Some(servers) = &self.servers {
+            servers.expire(server);
+            return;
+        }
         let mut known = self.known.lock();
         known.online.remove(server);
         known.dead.entry(server.clone()).or_insert(true);
     }
 
     pub(crate) fn add_recovering(&self, server: &ServerName) {
+        if let Some(servers) = &self.servers {
+            return servers.add_recovering(server);
+        }
         let mut known = self.known.lock();
         known.online.remove(server);
         known.dead.insert(server.clone(), true);
     }
 
     pub(crate) fn is_online(&self, server: &ServerName) -> bool {
+        if let Some(servers) = &self.servers {
+            return servers.standing(server) == Standing::Online;
+        }
         self.known.lock().online.contains(server)
     }
 
@@ -205,6 +265,9 @@ fn no_answer(server: &ServerName) -> Error {
 
 impl RegionServers for View {
     fn online(&self) -> Vec<ServerName> {
+        if let Some(servers) = &self.servers {
+            return servers.online();
+        }
         self.known.lock().online.iter().cloned().collect()
     }
 
@@ -479,14 +542,13 @@ impl RegionServerApi for Reached {
         result
     }
 
-    fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
-        let (view, world) = (&self.view, &self.view.world);
-        view.call(&self.server, || world.flush_region(&self.server, request, view.epoch))
+    fn flush_region(&self, _: &FlushRegionRequest) -> Result<()> {
+        self.view.call(&self.server, || Ok(()))
     }
 
-    fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
-        let (view, world) = (&self.view, &self.view.world);
-        view.call(&self.server, || world.region_info(&self.server, request, view.epoch))
+    /// A model's region is neither split nor merged.
+    fn region_info(&self, _: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        self.view.call(&self.server, || Ok(RegionInfoResponse::default()))
     }
 
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {

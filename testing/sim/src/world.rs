@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::Options;
 use crate::process_fs::no_answer;
 use crate::real::RealServer;
+use crate::remote::Reached;
 use crate::rows;
 use crate::server::{Life, ModelServer, Order};
 use crate::told::Told;
@@ -103,6 +104,8 @@ pub(crate) struct State {
     pub(crate) epoch: u64,
     /// That of the newest master that has loaded what there is.
     pub(crate) epoch_loaded: u64,
+    /// The active master, as real servers reach it.
+    pub(crate) master: Option<Reached>,
     pub(crate) meta_at: Option<ServerName>,
     /// What the master keeps in its own region.
     pub(crate) store: Vec<Cell>,
@@ -144,6 +147,7 @@ impl World {
             draining: BTreeSet::new(),
             epoch: 0,
             epoch_loaded: 0,
+            master: None,
             meta_at: None,
             store: Vec::new(),
             history: History::default(),
@@ -254,7 +258,7 @@ impl World {
                 let open = open.filter_map(|(name, it)| Some((name, it.regions.get(meta.encoded_name())?)));
                 open.max_by_key(|(_, open)| open.seq).map(|(name, _)| name.clone())
             };
-            return at.and_then(|at| self.scan_real(&at, &meta, None).ok()).unwrap_or_default();
+            return at.and_then(|at| self.scan_real(&at, &meta).ok()).unwrap_or_default();
         }
         let state = self.lock();
         let open = state.servers.values().filter(|it| it.life != Life::Dead);

@@ -9,7 +9,7 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::get_region_info_response::CompactionState;
 use halcyon_proto::pb::region_specifier::RegionSpecifierType;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
-use halcyon_schema::{RegionInfo, TableName, parse_region_name};
+use halcyon_schema::{RegionInfo, TableName};
 use tracing::info;
 
 use super::work::Workers;
@@ -79,9 +79,8 @@ fn mob_table(region: &pb::RegionSpecifier) -> Answer<TableName> {
     if region.r#type() != RegionSpecifierType::RegionName {
         return Err(other());
     }
-    let table = parse_region_name(&region.value).map_err(errors::invalid)?.table;
-    let is_mob = RegionInfo::of_mob_files(&table).region_name() == &region.value;
-    is_mob.then_some(table).ok_or_else(other)
+    let table = RegionInfo::table_of_mob_files(&region.value).map_err(errors::invalid)?;
+    table.ok_or_else(other)
 }
 
 /// Asks for compactions of the families with `IS_MOB` of all regions. One that is not open is passed over.

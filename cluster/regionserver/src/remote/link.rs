@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_client::{ClientError, ConnectOptions, Connection};
 use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
@@ -15,6 +16,17 @@ use tokio::runtime::Handle;
 
 /// Names the active master; `None` while there is none.
 pub type FindMaster = Box<dyn Fn() -> Option<ServerName> + Send + Sync>;
+
+/// Calls the active master in another way than over connections: for the simulation of a cluster.
+pub trait CallMaster: Send + Sync {
+    /// Calls `RegionServerStatusService`, and returns the message of the answer. *Blocking*, for `timeout` at most.
+    fn call(&self, method: &'static str, param: Bytes, timeout: Duration) -> Result<Bytes, ClientError>;
+}
+
+enum Way {
+    Connections { runtime: Handle, find: FindMaster },
+    Other(Box<dyn CallMaster>),
+}
 
 /// One call, with the connection before it.
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
@@ -111,8 +123,7 @@ async fn connect(master: &ServerName, service: &str, version: &Version) -> Resul
 
 /// The way to the active master. *Thread safety*: calls from any thread that may block; not from one of `runtime`.
 pub struct MasterLink {
-    runtime: Handle,
-    find: FindMaster,
+    way: Way,
     /// The newest version of HBase that this server works like.
     version_max: Version,
     /// The version that the master was told, as HBase's servers do.
@@ -123,9 +134,18 @@ pub struct MasterLink {
 impl MasterLink {
     /// Connects to nobody yet. Calls run on `runtime`.
     pub fn new(runtime: Handle, find: FindMaster, version_max: (u32, u32, u32)) -> MasterLink {
+        MasterLink::by(Way::Connections { runtime, find }, version_max)
+    }
+
+    /// In a simulation.
+    pub fn simulated(calls: Box<dyn CallMaster>, version_max: (u32, u32, u32)) -> MasterLink {
+        MasterLink::by(Way::Other(calls), version_max)
+    }
+
+    fn by(way: Way, version_max: (u32, u32, u32)) -> MasterLink {
         let version_max = Version::new(version_max);
         let version = Mutex::new(version_max.clone());
-        MasterLink { runtime, find, version_max, version, current: Mutex::default() }
+        MasterLink { way, version_max, version, current: Mutex::default() }
     }
 
     /// The version that the master was told when it was connected to.
@@ -143,27 +163,33 @@ impl MasterLink {
     where
         M: Message + Default,
     {
-        let calling = async {
-            let connection = self.connection().await?;
-            let answer = connection.call_with_cells(method, request, None, Some(CALL_TIME_MAX)).await;
-            let answer = answer.map_err(|error| error_of(&error))?;
-            M::decode(answer.message).map_err(|error| {
+        let answered = vitals::outside(|| match &self.way {
+            Way::Other(calls) => {
+                let answer = calls.call(method, request.encode_to_vec().into(), CALL_TIME_MAX);
+                answer.map_err(|error| error_of(&error))
+            }
+            Way::Connections { runtime, find } => runtime.block_on(async {
+                let connection = self.connection(find).await?;
+                let answer = connection.call_with_cells(method, request, None, Some(CALL_TIME_MAX)).await;
+                answer.map(|answer| answer.message).map_err(|error| error_of(&error))
+            }),
+        });
+        let result = answered.and_then(|message| {
+            M::decode(message).map_err(|error| {
                 MasterError::Later(format!("the answer to {method} cannot be decoded: {error}"))
             })
-        };
-        let result = vitals::outside(|| self.runtime.block_on(calling));
+        });
         if matches!(result, Err(MasterError::Later(_))) {
             *self.current.lock() = None; // another master may be active
         }
         result
     }
 
-    async fn connection(&self) -> Result<Arc<Connection>, MasterError> {
+    async fn connection(&self, find: &FindMaster) -> Result<Arc<Connection>, MasterError> {
         if let Some((_, connection)) = self.current.lock().as_ref().filter(|(_, made)| !made.has_ended()) {
             return Ok(connection.clone());
         }
-        let master =
-            (self.find)().ok_or_else(|| MasterError::Later("there is no active master".to_string()))?;
+        let master = find().ok_or_else(|| MasterError::Later("there is no active master".to_string()))?;
         let version = self.version_for(&master).await?;
         *self.version.lock() = version.clone();
         let connection = Arc::new(connect(&master, SERVICE, &version).await?);

@@ -31,7 +31,7 @@ mod snapshots;
 mod transits;
 
 pub use barriers::BarrierWork;
-pub use link::{FindMaster, MasterLink, Version};
+pub use link::{CallMaster, FindMaster, MasterLink, Version};
 pub use quotas::RemoteQuotas;
 pub use reports::RemoteMaster;
 

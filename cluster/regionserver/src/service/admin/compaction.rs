@@ -4,7 +4,7 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::get_region_info_response::CompactionState;
 use halcyon_proto::pb::region_specifier::RegionSpecifierType;
 use halcyon_rpc::{Call, Reply, RpcError};
-use halcyon_schema::{RegionInfo, TableName, parse_region_name};
+use halcyon_schema::{RegionInfo, TableName};
 
 use super::decode;
 use crate::RegionServer;
@@ -37,9 +37,7 @@ pub(super) fn mob_table(region: &pb::RegionSpecifier) -> Option<TableName> {
     if region.r#type() != RegionSpecifierType::RegionName {
         return None;
     }
-    let parts = parse_region_name(&region.value).ok()?;
-    let mob = RegionInfo::of_mob_files(&parts.table);
-    (mob.region_name() == &region.value).then_some(parts.table)
+    RegionInfo::table_of_mob_files(&region.value).ok().flatten()
 }
 
 /// Asks for compactions of the families with `IS_MOB` of the table's regions here. HBase 2.6.4 runs none (HBASE-23571).
