@@ -86,6 +86,10 @@ impl Lifecycle {
         self.life() == Life::Serving
     }
 
+    pub(crate) fn has_aborted(&self) -> bool {
+        self.life() == Life::Aborted
+    }
+
     /// Refuses calls to a server that stops or has given up.
     #[inline]
     pub(crate) fn check_serving(&self) -> Result<(), RpcError> {

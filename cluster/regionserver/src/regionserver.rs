@@ -537,6 +537,7 @@ impl Drop for RegionServer {
     /// Ends the threads of a server that was neither stopped nor aborted.
     fn drop(&mut self) {
         self.lifecycle.begin_stop();
+        self.logs.end();
     }
 }
 

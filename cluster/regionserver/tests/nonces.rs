@@ -193,7 +193,11 @@ fn a_repeated_increment_gets_its_own_answer() {
     }
     // Two minutes later a flush or a compaction leaves hidden versions out. An error is told then, and not a later value.
     clock.advance(Duration::from_secs(122));
-    assert_eq!((operate(&lab, 1).unwrap(), operate(&lab, 6).unwrap()), (1, 4), "the family keeps three versions");
+    assert_eq!(
+        (operate(&lab, 1).unwrap(), operate(&lab, 6).unwrap()),
+        (1, 4),
+        "the family keeps three versions"
+    );
     lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
     compact(&lab);
     assert_eq!((operate(&lab, 4).unwrap(), operate(&lab, 1)), (3, None));

@@ -214,7 +214,12 @@ impl Background {
         let (logs, lifecycle) = (&shared.resources.logs, &shared.lifecycle);
         let writer =
             WalWriter { logs: logs.clone(), pressure: shared.pressure.clone(), lifecycle: lifecycle.clone() };
-        self.workers.repeat("log", Priority::Raised, move || writer.run_once())?;
+        let writer = Arc::new(writer);
+        let is_needed = {
+            let writer = writer.clone();
+            move || writer.is_needed()
+        };
+        self.workers.repeat_while("log", Priority::Raised, is_needed, move || writer.run_once())?;
         let roller =
             WalRoller { logs: logs.clone(), flusher: self.flusher.clone(), lifecycle: lifecycle.clone() };
         self.workers.repeat("log-roller", Priority::Normal, move || roller.run_once())

@@ -23,6 +23,11 @@ pub(crate) struct WalWriter {
 }
 
 impl WalWriter {
+    /// Also while the server stops: calls that came before wait for their writes, and so does the flush of their region.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.logs.has_ended() && !self.lifecycle.has_aborted()
+    }
+
     pub(crate) fn run_once(&self) {
         self.logs.run_once();
         self.pressure.update_log(self.logs.is_behind());

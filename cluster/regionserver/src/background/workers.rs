@@ -62,14 +62,26 @@ impl Workers {
         self.repeat(name, priority, move || worker.run_once(IDLE_WAIT))
     }
 
-    /// Starts a thread that repeats `run`, which does not wait for long.
+    /// Starts a thread that repeats `run`, which does not wait for long, until the server stops.
     pub(crate) fn repeat(
         &self,
         name: &str,
         priority: Priority,
+        run: impl FnMut() + Send + 'static,
+    ) -> Result<()> {
+        let lifecycle = Arc::clone(&self.lifecycle);
+        self.repeat_while(name, priority, move || lifecycle.is_serving(), run)
+    }
+
+    /// As [`Workers::repeat`], for as long as `is_needed`.
+    pub(crate) fn repeat_while(
+        &self,
+        name: &str,
+        priority: Priority,
+        is_needed: impl Fn() -> bool + Send + 'static,
         mut run: impl FnMut() + Send + 'static,
     ) -> Result<()> {
-        let (lifecycle, vitals) = (Arc::clone(&self.lifecycle), Arc::clone(&self.vitals));
+        let vitals = Arc::clone(&self.vitals);
         let thread = spawn_thread(name, move || {
             vitals.watch_thread();
             drop(vitals);
@@ -78,7 +90,7 @@ impl Workers {
                 Priority::Normal => {}
                 Priority::Lowered => lower_priority(BEHIND_CALLS_STEPS),
             }
-            while lifecycle.is_serving() {
+            while is_needed() {
                 run();
             }
         })?;

@@ -412,7 +412,11 @@ mod tests {
         let stats = nonces.stats();
         assert_eq!(stats.forgotten_early_count, 0, "{stats:?}");
         assert!(stats.held_bytes <= 64 << 20, "{stats:?}");
-        assert!((0..seconds * a_second).step_by(997).all(|at| nonces.begin(nonce(at)) == Turn::Done(SeqId::new(at))));
+        assert!(
+            (0..seconds * a_second)
+                .step_by(997)
+                .all(|at| nonces.begin(nonce(at)) == Turn::Done(SeqId::new(at)))
+        );
     }
 
     #[test]

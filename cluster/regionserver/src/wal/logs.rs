@@ -59,6 +59,7 @@ pub(crate) struct Logs {
     work_left: Condvar,
     /// How often the WAL thread has come round.
     rounds: AtomicU64,
+    ended: AtomicBool,
 }
 
 impl Logs {
@@ -107,6 +108,7 @@ impl Logs {
             left: Mutex::new(false),
             work_left: Condvar::new(),
             rounds: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
         })
     }
 
@@ -247,7 +249,18 @@ impl Logs {
 
     /// Ends the files with their trailers. Writes are refused from now on.
     pub(crate) fn close(&self) -> Result<()> {
-        self.all().try_for_each(|wal| wal.close())
+        let closed = self.all().try_for_each(|wal| wal.close());
+        self.end();
+        closed
+    }
+
+    /// Nobody waits for a write any more: the WAL thread ends.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 }
 
