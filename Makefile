@@ -57,6 +57,7 @@
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
 #              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
+# make fault-matrix  the same beside 34 kinds of faults, first each alone, then two at a time; as root, with nft and libfaketime
 # make keeper-test  keepers in a cluster of Halcyon: what they report and how fast, frozen servers, pauses, a master that is killed; three minutes
 # make status-test  clients that are told of a dead server (hbase.status.published): how long their calls take when a region server is frozen; six minutes
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
@@ -103,7 +104,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -305,6 +306,10 @@ own-load: build
 histories: build
 	cargo build --package halcyon-histories
 	HALCYON="$(HALCYON)" testing/cluster/histories.sh
+
+fault-matrix: build
+	cargo build --package halcyon-histories
+	HALCYON="$(HALCYON)" FAULTS=all testing/cluster/histories.sh
 
 keeper-test: build
 	HALCYON="$(HALCYON)" testing/cluster/keeper-test.sh

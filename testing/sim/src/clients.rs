@@ -115,7 +115,7 @@ impl Client {
     fn put(&mut self, prefix: usize) {
         let id = self.world.lock().next_id();
         let row = Bytes::from(format!("{prefix:02}r{id:016}"));
-        if self.mutate(&row, MutationType::Put, None, vec![(PUT.to_vec(), b"value".to_vec())]) {
+        if self.mutate(&row, MutationType::Put, None, vec![(PUT.to_vec(), b"value".to_vec())]).is_some() {
             let mut state = self.world.lock();
             state.told.row(&self.table.to_string(), &row).put = true;
             state.count("puts");
@@ -128,12 +128,16 @@ impl Client {
         self.world.lock().told.row(&table, &row).increments.begun.insert(id);
         let one = 1_u64.to_be_bytes().to_vec();
         let columns = vec![([&[ONE], &id.to_be_bytes()[..]].concat(), one.clone()), (COUNT.to_vec(), one)];
-        let is_done = self.mutate(&row, MutationType::Increment, Some(id), columns);
+        let answer = self.mutate(&row, MutationType::Increment, Some(id), columns);
         let mut state = self.world.lock();
-        if is_done {
-            state.told.row(&table, &row).increments.acknowledged.insert(id);
+        if let Some(answer) = &answer {
+            let told = state.told.row(&table, &row);
+            told.increments.acknowledged.insert(id);
+            if let Err(wrong) = told.counted(id, answer) {
+                panic!("{table}, row {}: {wrong}", row.escape_ascii());
+            }
         }
-        state.count(if is_done { "Increments" } else { "Increments without an answer" });
+        state.count(if answer.is_some() { "Increments" } else { "Increments without an answer" });
     }
 
     fn append(&mut self, counter: usize) {
@@ -141,22 +145,25 @@ impl Client {
         let table = self.table.to_string();
         self.world.lock().told.row(&table, &row).appends.begun.insert(id);
         let columns = vec![(APPENDED.to_vec(), id.to_be_bytes().to_vec())];
-        let is_done = self.mutate(&row, MutationType::Append, Some(id), columns);
+        let answer = self.mutate(&row, MutationType::Append, Some(id), columns);
         let mut state = self.world.lock();
-        if is_done {
+        if let Some(answer) = &answer {
             state.told.row(&table, &row).appends.acknowledged.insert(id);
+            if let Err(wrong) = told::appended_last(id, answer) {
+                panic!("{table}, row {}: {wrong}", row.escape_ascii());
+            }
         }
-        state.count(if is_done { "Appends" } else { "Appends without an answer" });
+        state.count(if answer.is_some() { "Appends" } else { "Appends without an answer" });
     }
 
-    /// Whether the mutation is acknowledged.
+    /// The answer, if the mutation is acknowledged.
     fn mutate(
         &mut self,
         row: &Bytes,
         kind: MutationType,
         nonce: Option<u64>,
         columns: Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> bool {
+    ) -> Option<pb::MutateResponse> {
         let value = |(qualifier, value): (Vec<u8>, Vec<u8>)| QualifierValue {
             qualifier: Some(qualifier.into()),
             value: Some(value.into()),
@@ -185,11 +192,11 @@ impl Client {
                     nonce_group: group,
                 };
                 match self.world.call(&self.caller, &server, Target::Client, "Mutate", &request) {
-                    Ok(_) => {
+                    Ok(answer) => {
                         if attempts > 0 && nonce.is_some() {
                             self.world.lock().count("repeated with a nonce");
                         }
-                        return true;
+                        return Some(pb::MutateResponse::decode(answer).expect("a server's answer"));
                     }
                     Err(failure) => {
                         self.world
@@ -198,6 +205,8 @@ impl Client {
                             Failure::NoAnswer => attempts += 1,
                             // A server that ends says that, and another one has the region soon.
                             Failure::Refused(error) if error.do_not_retry => {
+                                // Much less time has passed than versions are kept.
+                                assert!(!error.message.contains("its answer is gone"), "{error:?}");
                                 self.world.lock().count("calls refused for good");
                             }
                             Failure::Refused(_) => {}
@@ -207,7 +216,7 @@ impl Client {
                 }
             }
             if self.world.now_ns() - begun_ns > patience as u64 {
-                return false;
+                return None;
             }
             self.world.delay(RETRY_PAUSE_MAX);
         }

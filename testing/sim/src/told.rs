@@ -30,6 +30,33 @@ pub(crate) struct Row {
     pub(crate) put: bool,
     pub(crate) increments: Numbers,
     pub(crate) appends: Numbers,
+    /// The Increment that was told this count.
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Row {
+    /// Each Increment by one is told a count of its own. Says what is wrong.
+    pub(crate) fn counted(&mut self, id: u64, answer: &pb::MutateResponse) -> Result<(), String> {
+        let count = number(&answered(answer, COUNT)?)?;
+        match self.counts.insert(count, id) {
+            Some(other) => Err(format!("Increments {other} and {id} are both told {count}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An Append is told what it has made, and nothing that came later. Says what is wrong.
+pub(crate) fn appended_last(id: u64, answer: &pb::MutateResponse) -> Result<(), String> {
+    match answered(answer, APPENDED)?.ends_with(&id.to_be_bytes()) {
+        true => Ok(()),
+        false => Err(format!("the answer of Append {id} does not end with it")),
+    }
+}
+
+fn answered(answer: &pb::MutateResponse, qualifier: &[u8]) -> Result<Bytes, String> {
+    let mut cells = answer.result.iter().flat_map(|result| &result.cell);
+    let cell = cells.find(|cell| cell.qualifier.as_deref() == Some(qualifier));
+    cell.and_then(|cell| cell.value.clone()).ok_or_else(|| format!("an answer without a value: {answer:?}"))
 }
 
 /// Rows by table.
@@ -154,8 +181,30 @@ mod tests {
             begun: begun.iter().copied().collect(),
             acknowledged: acknowledged.iter().copied().collect(),
         };
-        let row = Row { put: false, increments: numbers(), appends: numbers() };
+        let row = Row { increments: numbers(), appends: numbers(), ..Row::default() };
         BTreeMap::from([(Bytes::from_static(b"r"), row)])
+    }
+
+    fn answer(qualifier: &'static [u8], value: &[u8]) -> pb::MutateResponse {
+        let cell = pb::Cell {
+            qualifier: Some(Bytes::from_static(qualifier)),
+            value: Some(Bytes::copy_from_slice(value)),
+            ..Default::default()
+        };
+        let result = pb::Result { cell: vec![cell], ..Default::default() };
+        pb::MutateResponse { result: Some(result), ..Default::default() }
+    }
+
+    #[test]
+    fn an_answer_of_another_operation_is_found() {
+        let (mut row, one, two) = (Row::default(), answer(COUNT, &[0, 0, 0, 0, 0, 0, 0, 1]), 2_u64.to_be_bytes());
+        row.counted(7, &one).unwrap();
+        row.counted(8, &answer(COUNT, &two)).unwrap();
+        assert_eq!(row.counted(9, &one).unwrap_err(), "Increments 7 and 9 are both told 1");
+        let appended = answer(APPENDED, &[1_u64.to_be_bytes(), two].concat());
+        appended_last(2, &appended).unwrap();
+        assert_eq!(appended_last(1, &appended).unwrap_err(), "the answer of Append 1 does not end with it");
+        assert!(appended_last(1, &one).is_err());
     }
 
     #[test]
