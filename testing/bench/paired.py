@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two builds of the server beside each other: the same load in turn, and the ratio of each pair.
 
-    paired.py NEW OLD [ROUNDS]      programs, such as the one of this commit and the one before; default 15 rounds
+    paired.py NEW OLD [ROUNDS [LOAD...]]   programs, such as the one of this commit and the one before; default 15 rounds, all loads
 
 Both servers are standalone, with 2 GiB and files on the local disk, acknowledged after write(). NEW generates the load. Prints the
 median of the ratios NEW/OLD of the server's CPU time and of the time that passed, and the range of both. Needs an idle machine.
@@ -17,6 +17,7 @@ LOADS = {
     "put": ["sequentialWrite", "8", "--rows", "20000", "--autoFlush=true"],
     "put, 50 rows a call": ["sequentialWrite", "4", "--rows", "150000", "--autoFlush=true", "--multiPut", "50", "--table", "Batch",
                             "--valueSize", "100"],
+    "increment": ["increment", "8", "--rows", "20000", "--table", "Counters"],
     "get": ["randomRead", "8", "--rows", "20000"],
     "get, 50 rows a call": ["randomRead", "4", "--rows", "40000", "--multiGet", "50"],
     "scan": ["scan", "2", "--rows", "300000", "--table", "Batch", "--caching", "100"],
@@ -57,9 +58,10 @@ def main():
         servers = [start(new, f"{directory}/new", 0), start(old, f"{directory}/old", 100)]
         try:
             time.sleep(6)
-            pairs = {name: [] for name in LOADS}
+            chosen = {name: load for name, load in LOADS.items() if not sys.argv[4:] or name in sys.argv[4:]}
+            pairs = {name: [] for name in chosen}
             for number in range(rounds + 1):
-                for name, load in LOADS.items():
+                for name, load in chosen.items():
                     order = servers if number % 2 else servers[::-1]
                     figures = {id(server): run(new, server, load) for server in order}
                     if number:  # the first round warms up
