@@ -49,11 +49,12 @@ impl MasterState {
         }
     }
 
-    /// Whether a procedure closes the region, or is about to.
+    /// Whether a procedure closes the region, or is about to: also to split or merge it.
     pub(crate) fn is_closing(&self, region: &RegionInfo) -> bool {
         let tables = self.tables.read();
         let known = tables.region(region.encoded_name());
-        known.is_some_and(|(_, _, known)| known.state == RegionState::Closing)
+        let closes = [RegionState::Closing, RegionState::Splitting, RegionState::Merging];
+        known.is_some_and(|(_, _, known)| closes.contains(&known.state))
     }
 
     fn place(&self, server: Option<&ServerName>, may_be_open: bool) -> Place {

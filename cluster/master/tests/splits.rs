@@ -3,12 +3,15 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use common::*;
+use halcyon_contract::{Assignments, RegionServerApi, Unasked};
 use halcyon_master::MasterSettings;
 use halcyon_proto::pb;
 use halcyon_proto::pb::MasterSwitchType;
 use halcyon_schema::RegionInfo;
+use parking_lot::Mutex;
 
 fn refused(result: Result<u64, halcyon_rpc::RpcError>, class: &str, text: &str) {
     let error = result.expect_err(text);
@@ -63,6 +66,24 @@ fn a_write_to_meta_without_an_answer_is_repeated_as_it_is() {
     let again = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
     assert_eq!(bounds(&again.regions("t")), ["..b", "b..c", "c.."]);
     again.check();
+}
+
+/// The answer to a report of an opening was lost, and the region is closed meanwhile, to split it or to merge it. The server waited for the
+/// master, which answered that it should come again, and did not close what it was opening. The master waited for the close.
+#[test]
+fn a_region_that_is_split_or_merged_is_not_about_to_open() {
+    let (_sim, cluster) = with_table();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ask = || {
+        let (told, master, at) = (told.clone(), cluster.master.clone(), cluster.server.server_name());
+        let ask = move |region: &RegionInfo| told.lock().push(master.opened_unasked(&at, region, 77));
+        *cluster.server.during_close.lock() = Some(Box::new(ask));
+    };
+    ask();
+    cluster.run("MergeTableRegions", &merge(&cluster.regions("t")[1..3])).unwrap();
+    ask();
+    cluster.run("SplitRegion", &split(&cluster.regions("t")[0], Some("am"))).unwrap();
+    assert_eq!(*told.lock(), [Unasked::Refused, Unasked::Refused]);
 }
 
 #[test]

@@ -254,6 +254,9 @@ impl Reported {
     fn note_after(&self, world: &Arc<World>, name: &ServerName, called: &Result<Bytes, ClientError>) {
         let (Reported::Opened(region, seq), Ok(answer)) = (self, called) else { return };
         let answer = pb::ReportRegionStateTransitionResponse::decode(answer.clone()).expect("a master's own");
+        if world.is_fenced(name) {
+            return; // it was frozen on the way, and answers nobody any more
+        }
         match answer.error_message {
             None => {
                 let mut state = world.lock();

@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_operation_is_found() {
-        let (mut row, one, two) = (Row::default(), answer(COUNT, &[0, 0, 0, 0, 0, 0, 0, 1]), 2_u64.to_be_bytes());
+        let (mut row, one, two) =
+            (Row::default(), answer(COUNT, &[0, 0, 0, 0, 0, 0, 0, 1]), 2_u64.to_be_bytes());
         row.counted(7, &one).unwrap();
         row.counted(8, &answer(COUNT, &two)).unwrap();
         assert_eq!(row.counted(9, &one).unwrap_err(), "Increments 7 and 9 are both told 1");

@@ -57,7 +57,11 @@ pub struct FakeRegionServer {
     pub listed: Mutex<Vec<String>>,
     /// What store files refer to; `None`: one of them does not say.
     pub mob_refs: Mutex<Option<MobFileRefs>>,
+    /// Is called once, when a region is closed.
+    pub during_close: Mutex<Option<DuringClose>>,
 }
+
+type DuringClose = Box<dyn FnOnce(&RegionInfo) + Send>;
 
 /// How a method of the region server fails as long as the fault is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,6 +106,7 @@ impl FakeRegionServer {
             needed_hfiles: Mutex::default(),
             listed: Mutex::default(),
             mob_refs: Mutex::default(),
+            during_close: Mutex::default(),
         })
     }
 
@@ -270,6 +275,9 @@ impl RegionServerApi for FakeRegionServer {
     }
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        if let Some(during_close) = self.during_close.lock().take() {
+            during_close(&request.region);
+        }
         self.online.lock().remove(request.region.encoded_name());
         Ok(())
     }
