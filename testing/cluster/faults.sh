@@ -299,26 +299,17 @@ begin_cut_clients() {
   CHOSEN="$server"
   begun "$HELD" "clients do not reach $server for $HELD s"
 }
-cut_off() { # cut_off PROCESS: from all others
-  lose both "ct mark $(mark_of "$1") PORT 1-65535"
-  lose both "PORT $(port "$1")"
-}
-begin_cut_all() {
-  a_running $(servers) || return 1
-  local server="$CHOSEN"
-  cut_off "$server"
+cut_off() { # cut_off PROCESS...: one of them, from all others
+  a_running "$@" || return 1
+  local name="$CHOSEN"
+  lose both "ct mark $(mark_of "$name") PORT 1-65535"
+  lose both "PORT $(port "$name")"
   cut_time
-  CHOSEN="$server"
-  begun "$HELD" "$server is cut off for $HELD s"
+  CHOSEN="$name"
+  begun "$HELD" "$name is cut off for $HELD s"
 }
-begin_cut_active() {
-  a_running $(active) || return 1
-  local master="$CHOSEN"
-  cut_off "$master"
-  cut_time
-  CHOSEN="$master"
-  begun "$HELD" "the active master $master is cut off for $HELD s"
-}
+begin_cut_all() { cut_off $(servers); }
+begin_cut_active() { cut_off $(active); }
 begin_one_way() {
   local server direction
   one_of to from

@@ -2,11 +2,13 @@
 //!
 //! An Increment, Append or atomic batch that carries a nonce begins here. The first call with the pair does the
 //! work; a second one that comes meanwhile waits for it; one that comes later learns that the work is done, and the
-//! sequence id of its cells, by which it finds the answer. A failed operation is forgotten, so that a retry does the work. What replay finds in
-//! the WAL is reported here before a region serves calls. Checked against `ServerNonceManager` of 2.6.4.
+//! sequence id of its cells, by which it finds the answer. A failed operation is forgotten, so that a retry does the
+//! work. What replay finds in the WAL is reported here before a region serves calls. Checked against
+//! `ServerNonceManager` of 2.6.4.
 //!
 //! A finished pair is remembered for the grace period, as a key of eight bytes with the sequence id: the nonce,
-//! exclusive-or a hash of its group. Two nonces of one group never have the same key, and nonces of two groups as rarely as two random numbers.
+//! exclusive-or a hash of its group. Two nonces of one group never have the same key, and nonces of two groups as
+//! rarely as two random numbers.
 //! Keys lie in *generations*, maps that grow until they are full or a quarter of the grace period old, and that are
 //! forgotten as a whole. A full generation takes about 19 bytes for each key. Memory is bounded: beyond the bound the
 //! oldest generation is forgotten early and counted. The bytes are part of the block cache's share (`memory.rs`).

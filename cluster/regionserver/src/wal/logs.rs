@@ -257,6 +257,9 @@ impl Logs {
     /// Nobody waits for a write any more: the WAL thread ends.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        self.all().for_each(|wal| wal.wake_driver()); // it may wait for half a second
+        drop(self.left.lock());
+        self.work_left.notify_one();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
