@@ -65,7 +65,7 @@ async fn take(
     let procedure = transition.proc_id.first().copied().unwrap_or(NO_PROCEDURE);
     match (code, &regions[..]) {
         (TransitionCode::Opened, [region]) => {
-            opened(remote, server, master, region, transition.open_seq_num).await
+            opened(remote, server, master, region, procedure, transition.open_seq_num).await
         }
         (TransitionCode::FailedOpen, [region]) => {
             if !remote.waiters.failed_open(region.encoded_name(), procedure) {
@@ -98,6 +98,7 @@ async fn opened(
     server: &ServerName,
     master: &Weak<dyn Assignments>,
     region: &RegionInfo,
+    procedure: i64,
     open_seq_num: Option<u64>,
 ) -> Taken {
     // HBase: a sequence number is positive, and -1 is none.
@@ -105,17 +106,26 @@ async fn opened(
         return Err(NotTaken::Refused(format!("{region} is open without an open sequence number")));
     };
     let later = |why: &str| Err(NotTaken::Later(format!("{region} of {server}: {why}")));
-    match remote.waiters.opened(region.encoded_name(), open_seq_num) {
+    match remote.waiters.opened(region.encoded_name(), procedure, open_seq_num) {
         Opened::Known => Ok(()),
         Opened::Later => later("it is being announced"),
+        Opened::Superseded => {
+            let text =
+                format!("the opening {procedure} of {region} on {server} has ended; another one waits");
+            Err(NotTaken::Refused(text))
+        }
         Opened::Announcing(answer) => match answer.await {
             Ok(verdict) => verdict.map_err(NotTaken::Refused),
             Err(_) => later("the caller that waited for it is gone"),
         },
         Opened::Unasked if remote.waiters.is_ended() => later("its server has been declared dead"),
         Opened::Unasked => match master.upgrade().map(|it| it.opened_unasked(server, region, open_seq_num)) {
-            Some(Unasked::Accepted) => Ok(()),
+            Some(Unasked::Accepted) => {
+                remote.waiters.answered(procedure);
+                Ok(())
+            }
             Some(Unasked::Refused) => {
+                remote.waiters.answered(procedure);
                 Err(NotTaken::Refused(format!("{region} is not to be open on {server}; close it")))
             }
             Some(Unasked::Later) | None => later("the master does not know yet whose it is"),

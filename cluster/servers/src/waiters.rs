@@ -2,14 +2,15 @@
 //!
 //! | report | ends |
 //! |---|---|
-//! | `OPENED` | the opening of that region, whatever its number. The caller announces the region; then the report is answered |
+//! | `OPENED` | the opening of that region, unless the report repeats one that was answered before. The caller announces the region; then the report is answered |
 //! | `FAILED_OPEN` | the opening of that region, unless the report repeats one that has ended another opening |
 //! | `CLOSED` | the close of that number. A close of another number asks the server |
 //! | `ReportProcedureDone` | the procedure of that number |
 //! | death of the server | all, with an error |
 //!
 //! A report may be late, repeated or of an order that an earlier master gave. `CLOSED` counts by its number only: a repeated
-//! one of an earlier close would give a region away that is open again.
+//! one of an earlier close would give a region away that is open again. A repeated `OPENED` of an earlier opening would announce a
+//! region that its server has closed since.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -54,6 +55,8 @@ pub(crate) enum Opened {
     Announcing(oneshot::Receiver<Verdict>),
     /// Too many reports of it.
     Later,
+    /// It was answered before, and another opening waits. A server that still waits for this answer has to close the region.
+    Superseded,
     /// It is not waited for.
     Unasked,
 }
@@ -84,6 +87,8 @@ struct Opening {
     /// Being announced, with this open sequence number.
     open_seq_num: Option<u64>,
     reports: Vec<oneshot::Sender<Verdict>>,
+    /// The numbers in those reports.
+    reported_by: Vec<i64>,
 }
 
 struct Closing {
@@ -113,7 +118,8 @@ impl Waiters {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         state.announced.remove(encoded_name);
-        let opening = Opening { procedure, caller, open_seq_num: None, reports: Vec::new() };
+        let opening =
+            Opening { procedure, caller, open_seq_num: None, reports: Vec::new(), reported_by: Vec::new() };
         state.openings.insert(encoded_name.to_string(), opening);
         Ok(receiver)
     }
@@ -202,6 +208,7 @@ impl Waiters {
         }
         if let Some(opening) = state.openings.remove(encoded_name) {
             state.note_ended(opening.procedure);
+            opening.reported_by.iter().for_each(|procedure| state.note_ended(*procedure));
             if verdict.is_ok() {
                 state.announced.insert(encoded_name.to_string(), open_seq_num);
             }
@@ -212,18 +219,25 @@ impl Waiters {
         true
     }
 
-    /// A region is open.
-    pub(crate) fn opened(&self, encoded_name: &str, open_seq_num: u64) -> Opened {
+    /// A region is open, by the order of that number.
+    pub(crate) fn opened(&self, encoded_name: &str, procedure: i64, open_seq_num: u64) -> Opened {
         let mut state = self.state.lock();
         if state.announced.get(encoded_name) == Some(&open_seq_num) {
             return Opened::Known;
         }
+        let state = &mut *state;
         let Some(opening) = state.openings.get_mut(encoded_name) else { return Opened::Unasked };
+        if opening.procedure != procedure && state.ended.contains(&procedure) {
+            return Opened::Superseded;
+        }
         let is_first = opening.open_seq_num.is_none();
         if !is_first && (opening.open_seq_num != Some(open_seq_num) || opening.reports.len() >= ANSWERS_MAX) {
             return Opened::Later;
         }
         opening.open_seq_num = Some(open_seq_num);
+        if !opening.reported_by.contains(&procedure) {
+            opening.reported_by.push(procedure);
+        }
         let (report, answer) = oneshot::channel();
         opening.reports.push(report);
         if is_first && opening.caller.send(Told::Opened(open_seq_num)).is_err() {
@@ -231,6 +245,11 @@ impl Waiters {
             return Opened::Later;
         }
         Opened::Announcing(answer)
+    }
+
+    /// The report of an opening that was not waited for has its answer.
+    pub(crate) fn answered(&self, procedure: i64) {
+        self.state.lock().note_ended(procedure);
     }
 
     /// A region cannot be opened. False if no opening ends by it.

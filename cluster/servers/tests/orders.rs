@@ -155,6 +155,38 @@ fn a_failed_opening_counts_once() {
     assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Moved);
 }
 
+/// The report of an opening may come twice, the second time when the region is closed and an order to open it again is on its way.
+#[test]
+fn a_repeated_report_of_an_earlier_opening_ends_no_other_one() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let open = || {
+        let opening = api(&master, &server);
+        let opened =
+            beside(move || opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
+        (opened, server.next_orders().open_region[0].open_info[0].open_proc_id())
+    };
+    let report = |procedure, seq| {
+        master.transition(&server.name, transition(Opened, &region("a"), Some(seq), procedure)).unwrap()
+    };
+    let (opened, first) = open();
+    let of_an_earlier_master = first - 100; // which the server works on instead
+    assert_eq!(report(of_an_earlier_master, 9), Ok(()));
+    in_time(&opened).unwrap();
+    *master.status.answer.lock().unwrap() = Unasked::Accepted;
+    let unasked = first - 50;
+    assert_eq!(report(unasked, 10), Ok(()));
+
+    let (opened, second) = open();
+    for (procedure, seq) in [(of_an_earlier_master, 9), (first, 9), (unasked, 10)] {
+        let why = report(procedure, seq).unwrap_err();
+        assert!(why.contains("has ended; another one waits"), "{why}");
+    }
+    assert!(opened.recv_timeout(Duration::from_millis(100)).is_err());
+    assert_eq!(report(second, 11), Ok(()));
+    assert_eq!(in_time(&opened).unwrap().open_seq_num, 11);
+}
+
 #[test]
 fn an_opening_takes_limited_time_and_may_end_late() {
     let master = Master::with(ServersSettings { open_timeout: Duration::from_millis(100), ..settings() });
