@@ -486,16 +486,37 @@ pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool
     close_at(core, &and_copies(core, regions), abort, None)
 }
 
+/// Closes regions whose files become those of others: each by a server, which flushes it. `Busy` if one is open nowhere: its server has
+/// died, and what was in memory there is in no file before the region has been opened again.
+pub(crate) fn close_flushed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
+    close_each(core, &and_copies(core, regions), false, None, true)
+}
+
 fn close_at(
     core: &MasterState,
     regions: &[RegionInfo],
     abort: bool,
     destination: Option<&ServerName>,
 ) -> Result<()> {
+    close_each(core, regions, abort, destination, false)
+}
+
+/// `are_open`: a region that no server has is an error.
+fn close_each(
+    core: &MasterState,
+    regions: &[RegionInfo],
+    abort: bool,
+    destination: Option<&ServerName>,
+    are_open: bool,
+) -> Result<()> {
     let (shared, destination) = (core.shared(), destination.cloned());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         let server = match shared.place_of(&region) {
             Place::At(server) => server,
+            Place::Nowhere(_) if are_open && !region.is_secondary() => {
+                let text = format!("{region} is open nowhere: it is opened again, and then closed");
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
             Place::Nowhere(_) => return Ok(()),
             Place::Recovering(_) if region.is_secondary() => return Ok(()), // it is gone with its server
             Place::Recovering(server) => return Err(recovering(&region, &server)),

@@ -54,6 +54,28 @@ struct State {
     /// WALs that were split, in order.
     split: Vec<String>,
     opens: usize,
+    /// Regions whose server has died, and its WALs are split. An opening reads what was in memory there.
+    unreplayed: BTreeMap<String, RegionInfo>,
+    dies_after: Option<DiesAfter>,
+}
+
+/// When a region has got so many orders to open it, that server dies, and its WALs are split.
+struct DiesAfter {
+    region: RegionInfo,
+    orders: usize,
+    server: ServerName,
+}
+
+impl State {
+    fn note_order(&mut self, region: &RegionInfo) {
+        let Some(trap) = self.dies_after.as_mut().filter(|trap| trap.region == *region) else { return };
+        trap.orders -= 1;
+        if trap.orders == 0 {
+            let regions = self.online.remove(&trap.server).expect("it lives");
+            self.unreplayed.extend(regions);
+            self.dies_after = None;
+        }
+    }
 }
 
 fn name(number: u16) -> ServerName {
@@ -141,6 +163,10 @@ impl RegionServerApi for Server {
                     "{region} is opened before the WALs of {server} are split"
                 );
             }
+            state.unreplayed.remove(&encoded);
+            let lacking =
+                state.unreplayed.values().find(|old| old.table() == region.table() && old.overlaps(region));
+            assert!(lacking.is_none(), "{region} is opened without what was in memory of {lacking:?}");
             state.opens += 1;
             let seq = state.opens as u64 * 10;
             let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
@@ -153,6 +179,7 @@ impl RegionServerApi for Server {
         {
             here.remove(region.encoded_name());
         }
+        self.all.state.lock().note_order(region);
         announced.map(|()| OpenRegionResponse { open_seq_num: seq })
     }
 
@@ -846,4 +873,38 @@ fn copies_of_meta_follow_its_descriptor() {
     assert!(answer::<pb::ModifyTableResponse>(&c.service, "ModifyTable", &modify(&odd)).is_err());
     let many = TableDescriptor::meta().with("REGION_REPLICATION", "11");
     assert!(answer::<pb::ModifyTableResponse>(&c.service, "ModifyTable", &modify(&many)).is_err());
+}
+
+/// A server died between the order to open a region and the order to close it, and its WALs were split in between. The region was taken for
+/// closed, and what was in its memory was in no file of the merged region.
+#[test]
+fn a_death_before_the_close_of_a_merge_or_split_loses_nothing() {
+    for is_merge in [true, false] {
+        let cluster = Many::new(env(), 3);
+        cluster.create(&["m"]);
+        let open = || -> BTreeMap<RegionInfo, ServerName> {
+            let state = cluster.servers.state.lock();
+            let all = state
+                .online
+                .iter()
+                .flat_map(|(at, regions)| regions.values().map(move |it| (it.clone(), at.clone())));
+            all.filter(|(region, _)| region.table().to_string() == "t").collect()
+        };
+        let regions: Vec<RegionInfo> = open().into_keys().collect();
+        assert!(open()[&regions[0]] != open()[&regions[1]], "they are at different servers");
+        // The second order comes before the close; the first one before the flush.
+        let last = if is_merge { &regions[1] } else { &regions[0] };
+        let trap = DiesAfter { region: last.clone(), orders: 2, server: open()[&regions[0]].clone() };
+        cluster.servers.state.lock().dies_after = Some(trap);
+        if is_merge {
+            let _: pb::MergeTableRegionsResponse = cluster.call("MergeTableRegions", &merge(&regions));
+        } else {
+            let _: pb::SplitTableRegionResponse = cluster.call("SplitRegion", &split(&regions[0], Some("f")));
+        }
+        cluster.quiet();
+        let state = cluster.servers.state.lock();
+        assert!(state.dies_after.is_none() && state.unreplayed.is_empty(), "{:?}", state.unreplayed);
+        drop(state);
+        assert_eq!(open().len(), if is_merge { 1 } else { 3 });
+    }
 }

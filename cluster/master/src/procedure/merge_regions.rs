@@ -280,7 +280,7 @@ impl MergeRegions {
             regions::ensure_open(core, parent, &entry.descriptor)?;
         }
         regions::mark(core, table, &self.parents, RegionState::Merging);
-        regions::close_only(core, &self.parents, false)?;
+        regions::close_flushed(core, &self.parents)?;
         let first = std::slice::from_ref(&self.first_merged);
         let merged = new_regions::of_next_attempt(core, first)?.remove(0);
         core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &merged)?;

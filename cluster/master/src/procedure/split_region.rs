@@ -214,7 +214,7 @@ impl SplitRegion {
         // Opened first, so that edits of a life before are in its files.
         regions::ensure_open(core, &self.parent, &entry.descriptor)?;
         regions::mark(core, table, parent, RegionState::Splitting);
-        regions::close_only(core, parent, false)?;
+        regions::close_flushed(core, parent)?;
         let made = new_regions::of_next_attempt(core, &self.first_daughters)?;
         let daughters: [RegionInfo; 2] = made.try_into().expect("as many as in the first attempt");
         core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &daughters)?;
