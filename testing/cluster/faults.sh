@@ -11,8 +11,8 @@ SIMPLE_FAULTS="kill kill kill freeze freeze freeze master freeze_master move mov
 PROCESS_FAULTS="kill kill_server freeze freeze_server host master freeze_master standby restart session datanode freeze_datanode slow_datanode
   zookeeper freeze_zookeeper zookeepers namenode freeze_namenode move flush all everything"
 NETWORK_FAULTS="cut_zookeeper cut_master cut_namenode cut_datanode cut_clients cut_all cut_active one_way reset lossy"
-DISK_FAULTS="full"
-CLOCK_FAULTS="clock"
+DISK_FAULTS="full stuck_disk read_only"
+CLOCK_FAULTS="clock far_clock"
 FREEZES=(2 6 13 25) # seconds; the session in ZooKeeper is 10 s
 
 RANDOM_STATE=$SEED CHOICE=0 CHOSEN="" SLOT=0
@@ -339,49 +339,88 @@ begin_lossy() {
 }
 for kind in $NETWORK_FAULTS; do eval "end_$kind() { end_cut; }"; done
 
-# A full disk: that of the last DataNode is in memory, and shrinks to what is on it.
-no_space() { grep -c 'No space left on device' "$CLUSTER_DIR/$FULL_DATANODE/log" || true; }
+# The disk of the last DataNode is a file system of its own, in a file. It can be full, stand still, or fail as a disk does.
+no_space() { grep -c 'No space left on device' "$CLUSTER_DIR/$DISK_DATANODE/log" || true; }
 faults_disk() { # faults_disk DATANODE
-  FULL_DATANODE="$1"
-  local data="$CLUSTER_DIR/data/$1"
+  DISK_DATANODE="$1" DISK_DATA="$CLUSTER_DIR/data/$1" DISK_IMAGE="$CLUSTER_DIR/disk"
   cluster stop "$1"
+  truncate -s 4g "$DISK_IMAGE"
+  mkfs.ext4 -q -m 0 "$DISK_IMAGE"
   mkdir "$CLUSTER_DIR/moved"
-  cp -a "$data/." "$CLUSTER_DIR/moved"
-  mount -t tmpfs -o size=4g tmpfs "$data"
-  cp -a "$CLUSTER_DIR/moved/." "$data"
+  cp -a "$DISK_DATA/." "$CLUSTER_DIR/moved"
+  mount_disk
+  cp -a "$CLUSTER_DIR/moved/." "$DISK_DATA"
   cluster start "$1"
 }
+other_has_disk() { [[ " $DISK_FAULTS " == *" ${KIND[1 - SLOT]} "* ]]; } # the fault of the other slot is one of this disk
+mount_disk() { mount -o loop,errors=remount-ro "$DISK_IMAGE" "$DISK_DATA"; }
 begin_full() {
-  local data="$CLUSTER_DIR/data/$FULL_DATANODE" server
-  a_running "$FULL_DATANODE" || return 1
+  local server
+  ! other_has_disk && a_running "$DISK_DATANODE" || return 1
   for server in $(servers); do # new WALs, some of them there
     timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$(name_of "$server")'" > /dev/null 2>&1 || true
   done
-  CHOSEN="$FULL_DATANODE" FULL_BEFORE="$(no_space)"
-  mount -o "remount,size=$(($(df --output=used "$data" | tail -n 1) + 256))k" "$data" 2> /dev/null || return 1
+  CHOSEN="$DISK_DATANODE" FULL_BEFORE="$(no_space)"
+  fallocate -l "$(($(df -k --output=avail "$DISK_DATA" | tail -n 1) - 256))k" "$DISK_DATA/filled" || return 1
   begun 20 "the disk of $CHOSEN is full for 20 s"
 }
 end_full() {
-  mount -o remount,size=4g "$CLUSTER_DIR/data/$FULL_DATANODE"
+  rm -f "$DISK_DATA/filled"
   if [ "$(no_space)" -gt "$FULL_BEFORE" ]; then took_effect; else had_none ""; fi
+}
+begin_stuck_disk() { # who writes to it waits
+  ! other_has_disk && a_running "$DISK_DATANODE" && fsfreeze -f "$DISK_DATA" || return 1
+  random "${#FREEZES[@]}"
+  begun "${FREEZES[CHOICE]}" "the disk of $CHOSEN stands still for ${FREEZES[CHOICE]} s"
+}
+end_stuck_disk() {
+  local waiting
+  waiting="$(grep -l '^State:.D' "/proc/$(cat "$CLUSTER_DIR/$DISK_DATANODE/pid")/task"/*/status 2> /dev/null | wc -l || true)"
+  fsfreeze -u "$DISK_DATA"
+  if [ "$waiting" -gt 0 ]; then took_effect; else had_none ""; fi
+}
+begin_read_only() { # after an error of the disk, as a kernel does it
+  local device
+  ! other_has_disk && a_running "$DISK_DATANODE" || return 1
+  device="$(findmnt -no SOURCE "$DISK_DATA")"
+  echo 1 > "/sys/fs/ext4/${device#/dev/}/trigger_fs_error" || return 1
+  ! touch "$DISK_DATA/try" 2> /dev/null || fail "the disk of $CHOSEN can be written to"
+  took_effect
+  begun 20 "the disk of $CHOSEN is read-only for 20 s"
+}
+end_read_only() { # the disk is repaired; its DataNode may have ended itself
+  cluster thaw "$DISK_DATANODE" || true # another fault
+  cluster stop "$DISK_DATANODE" || cluster kill "$DISK_DATANODE" || true
+  umount "$DISK_DATA"
+  e2fsck -fp "$DISK_IMAGE" > "$RESULTS/e2fsck" 2>&1 || [ $? -le 1 ] || fail "the disk cannot be repaired: $(cat "$RESULTS/e2fsck")"
+  mount_disk
 }
 
 begin_clock() { # a server with another clock than the others, from a start to the next one
-  local server offset
-  a_running $(servers) && cluster stop "$CHOSEN" || return 1
-  server="$CHOSEN"
-  one_of +0.5 -0.5
-  offset="$CHOSEN"
-  printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$offset" > "$CLUSTER_DIR/$server/environment"
-  CHOSEN="$server"
-  cluster start "$server" || { rm "$CLUSTER_DIR/$server/environment"; return 1; }
-  grep -qz "FAKETIME=$offset" "/proc/$(cluster server "$server")/environ" || fail "$server has not got its clock"
+  local server
+  a_running $(servers) && server="$CHOSEN" && one_of +0.5 -0.5 && with_clock "$server" "$CHOSEN" || return 1
   took_effect
-  begun 20 "$server was stopped; for 20 s its clock is $offset s off"
+}
+with_clock() { # with_clock SERVER OFFSET
+  cluster stop "$1" || return 1
+  printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$2" > "$CLUSTER_DIR/$1/environment"
+  CHOSEN="$1"
+  cluster start "$1" || { rm "$CLUSTER_DIR/$1/environment"; return 1; }
+  grep -qz "FAKETIME=$2" "/proc/$(cluster server "$1")/environ" || fail "$1 has not got its clock"
+  begun 20 "$1 was stopped; for 20 s its clock is $2 s off"
 }
 end_clock() {
   rm -f "$CLUSTER_DIR/${TARGET[SLOT]}/environment"
   cluster stop "${TARGET[SLOT]}" || cluster kill "${TARGET[SLOT]}" || true
+}
+begin_far_clock() { # so far off that a master does not take the server
+  local server
+  a_running $(servers) && server="$CHOSEN" && one_of +40 -40 && FAR_BEFORE="$(rejected)" && with_clock "$server" "$CHOSEN"
+}
+rejected() { cat "$CLUSTER_DIR"/halcyon*/log | grep -c 'too far out of sync' || true; }
+end_far_clock() {
+  end_clock
+  if [ "$(rejected)" -gt "$FAR_BEFORE" ]; then took_effect; else had_none ""; fi
 }
 
 revive() { # what has ended is started again
