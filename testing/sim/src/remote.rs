@@ -112,11 +112,15 @@ impl CallMaster for ToMaster {
         // A report that is repeated may come behind a later opening.
         let is_repeated =
             matches!(&reported, Reported::Closed(_, number) if !self.closes.lock().insert(*number));
+        // One that serves is reported again by order. The answer changes nothing: the region may be elsewhere by then.
+        let serves = matches!(&reported, Reported::Opened(region, seq) if world.is_granted(&self.server, region, *seq));
         if !is_repeated {
             reported.note_before(&world, &self.server);
         }
         let called = self.send(&world, method, param, timeout);
-        reported.note_after(&world, &self.server, &called);
+        if !serves {
+            reported.note_after(&world, &self.server, &called);
+        }
         world.tell(|| format!("{} calls {method}: {:?}", self.server, called.as_ref().err()));
         called
     }
@@ -267,7 +271,8 @@ impl Reported {
                 drop(state);
                 world.grant(name, region, *seq);
             }
-            // One whose opening was reported before stays open: a master that was deposed answers late to an order of its own.
+            // Another report of the same opening was taken, and it stays open: a master that was deposed answers late to an order of
+            // its own.
             Some(_) if world.is_granted(name, region, *seq) => {}
             Some(_) => world.forget(name, region),
         }
