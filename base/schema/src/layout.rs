@@ -25,6 +25,8 @@ const TABLE_INFO_PREFIX: &str = ".tableinfo.";
 const BACK_REFERENCES_PREFIX: &str = ".links-";
 pub const REGION_INFO: &str = ".regioninfo";
 pub const RECOVERED_EDITS: &str = "recovered.edits";
+/// Beside the recovered edits: nonces of operations that clients may repeat. HBase passes it over.
+pub const NONCES_FILE: &str = "halcyon.nonces";
 pub const REGION_TMP: &str = ".tmp";
 /// In the directory of a family: lists of the files that are the store's.
 pub const FILE_LIST: &str = ".filelist";

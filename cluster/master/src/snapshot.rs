@@ -147,8 +147,9 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
         if !wals.is_root {
             edits.extend(list(&*wals.env.fs, &region.dir(&wals.root).join(layout::RECOVERED_EDITS))?);
         }
-        // `.seqid` files are markers of HBase's, `.temp` files those of a recovery that is not complete.
-        if edits.iter().any(|file| !file.is_dir && file.len > 0 && !file.name.ends_with(".seqid")) {
+        // `.seqid` files are markers of HBase's, `.temp` files those of a recovery that is not complete. Nonces are no edits.
+        let is_marker = |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE;
+        if edits.iter().any(|file| !file.is_dir && file.len > 0 && !is_marker(&file.name)) {
             return Err(Error::invalid(format!(
                 "{region} is not open and has recovered edits that were not replayed: a snapshot would lack them. \
                  Assign the region first"

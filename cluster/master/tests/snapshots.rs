@@ -244,6 +244,9 @@ fn wals_have_a_root_directory_of_their_own() {
     for region in &regions {
         wals.create_dir_all(&edits(region)).unwrap();
         wals.put_new(&edits(region).join("7.seqid"), b"").unwrap();
+        let of_root = region.dir(Path::new(ROOT)).join("recovered.edits");
+        sim.create_dir_all(&of_root).unwrap();
+        sim.put_new(&of_root.join("halcyon.nonces"), b"of a flush").unwrap();
     }
 
     for (fs, root) in [(&sim, ROOT), (&wals, "/wals")] {
@@ -258,6 +261,9 @@ fn wals_have_a_root_directory_of_their_own() {
 
     c.run("DisableTable", &disable("t")).unwrap();
     c.run("Snapshot", &snapshot("markers", "t")).unwrap();
+    for region in &regions {
+        sim.remove_dir_all(&region.dir(Path::new(ROOT)).join("recovered.edits")).unwrap();
+    }
     wals.put_new(&edits(&regions[0]).join("0000000000000000008"), b"edits").unwrap();
     let refused = c.run("Snapshot", &snapshot("lacking", "t")).unwrap_err();
     assert!(refused.message.contains("recovered edits that were not replayed"), "{}", refused.message);

@@ -6,6 +6,7 @@
 //! nonces of the writes up to that id are kept in a file (`replayed_nonces.rs`)
 //! per store: snapshot -> matcher -> HFile in .tmp (by stripes: several), synced -> commit door
 //!            large values of MOB families -> mob file, in its place before the commit (`mob/`)
+//! answers of operations with a nonce that the files lack are kept beside the nonces (`answers.rs`)
 //! the log learns the sequence id
 //! ```
 //!
@@ -85,13 +86,19 @@ impl Region {
             "what goes into a file is published: a crash leaves the file, and perhaps not the log's last entries"
         );
         // Before the log may let go of the entries that they stand in.
-        self.fresh_nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), seq, self.oldest_nonce_ms())?;
+        let edits_dir = self.dir.join(RECOVERED_EDITS);
+        self.fresh_nonces.keep(self.place(), &edits_dir, seq, self.oldest_nonce_ms(), None)?;
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
         for store in &chosen {
             for file in self.flush_store_at(store, seq)? {
                 outcome.flushed = true;
                 outcome.bytes += file.len_bytes;
             }
+        }
+        if let Some(news) = self.answers.news() {
+            let (oldest_ms, cells) = (self.oldest_nonce_ms(), &news.cells[..]);
+            self.fresh_nonces.keep(self.place(), &edits_dir, seq, oldest_ms, Some(cells))?;
+            self.answers.note_written(&news);
         }
         if self.report_flushed(seq, &chosen) {
             self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
@@ -158,12 +165,14 @@ impl Region {
         let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = self.read_points.keep_above(self.services.env.clock.monotonic_ns());
+        let keep_above = self.read_points.keep_above();
+        let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
+        matcher.looks_at_all |= left_out.looks_at_all();
         let cut = flush_cut(store, snapshot);
         let target = self.file_target(store, WrittenBy::Flush, now_ms, true)?;
         let mut outputs = Outputs::new(target, cut);
-        copy_kept(&mut heap, &mut matcher, |cell| {
+        copy_kept(&mut heap, &mut matcher, &left_out, |cell| {
             invariant!(
                 SeqId::new(cell.seq()) <= seq,
                 "{cell:?} is newer than {seq}: replay would apply it to the file again"

@@ -141,16 +141,18 @@ impl Region {
         let part = Part::Flat { segment: segment.clone(), dropped_up_to: SeqId::ZERO };
         let mut heap = Heap::new(store.comparator, vec![part.source(ReadPoint::NEWEST)]);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = self.read_points.keep_above(self.services.env.clock.monotonic_ns());
+        let keep_above = self.read_points.keep_above();
+        let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let now_ms = self.services.env.clock.now_ms();
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
+        matcher.looks_at_all |= left_out.looks_at_all();
         let active = store.active();
         let kept = Segment::with_row_start(
             self.services.chunks.clone(),
             store.comparator,
             active.expected_row_start(),
         );
-        copy_kept(&mut heap, &mut matcher, |cell: CellRef<'_>| {
+        copy_kept(&mut heap, &mut matcher, &left_out, |cell: CellRef<'_>| {
             kept.insert(kept.prepare(cell.bytes(), None), SeqId::new(cell.seq()));
             Ok(())
         })?;

@@ -23,6 +23,7 @@
 //! When you change what a flush or compaction drops, also look at the oracle in `testkit`.
 
 mod activity;
+mod answers;
 mod api;
 mod bulk_load;
 mod compact;

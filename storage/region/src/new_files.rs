@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use halcyon_cell::{CellRef, Key, Result, same_bytes};
 
+use crate::answers::LeftOut;
 use crate::region::{Region, RegionServices};
 use crate::scan::matcher::{MatchCode, Matcher};
 use crate::scan::source::Heap;
@@ -48,13 +49,20 @@ impl Region {
     }
 }
 
-/// Walks everything in the heap and hands on the cells that the matcher keeps.
+/// Walks everything in the heap and hands on the cells that the matcher keeps. What others were answered with is kept apart.
 pub(crate) fn copy_kept(
     heap: &mut Heap,
     matcher: &mut Matcher,
+    left_out: &LeftOut<'_>,
     mut keep: impl FnMut(CellRef<'_>) -> Result<()>,
 ) -> Result<()> {
-    visit_cells(heap, matcher, |cell, kept| if kept { keep(cell) } else { Ok(()) })
+    visit_cells(heap, matcher, |cell, kept| {
+        if kept {
+            return keep(cell);
+        }
+        left_out.note(cell);
+        Ok(())
+    })
 }
 
 /// Walks everything in the heap and shows each cell that it looks at, and whether the matcher keeps it.

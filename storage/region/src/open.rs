@@ -17,6 +17,7 @@ use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
 
 use crate::CompactionSettings;
 use crate::activity;
+use crate::answers::Answers;
 use crate::api::Nonce;
 use crate::key_samples::KeySamples;
 use crate::loads::{CompletedLoads, complete_loads};
@@ -40,7 +41,7 @@ const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
 pub(crate) const META_FAMILY: &[u8] = b"METAFAMILY";
 
 /// Answers of Increments and Appends stay readable in the next opening if they were given so short a time ago. It is longer than
-/// [`crate::read_points::ANSWER_AGE`], as a server died in between.
+/// `ANSWER_AGE` of `answers.rs`, as a server died in between.
 const REPLAYED_ANSWER_AGE: Duration = Duration::from_secs(300);
 
 impl Region {
@@ -159,6 +160,7 @@ impl Region {
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
             read_points: Arc::default(),
+            answers: Answers::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: WatchedRwLock::default(),
             flushing: Mutex::new(()),
@@ -229,7 +231,10 @@ impl Region {
         for EditsDir { env, path } in dirs {
             nonces.read(env, path)?;
         }
-        nonces.iter().for_each(|kept| self.keep_answer(kept));
+        for kept in nonces.iter() {
+            self.is_answer(kept);
+        }
+        self.answers.restore(nonces.answers(), self.services.env.clock.monotonic_ns());
         for (of, path) in &files {
             self.replay_file(&of.env, path, &mut highest, &mut applied, &mut nonces)?;
         }
@@ -240,8 +245,13 @@ impl Region {
             files.is_empty() || self.stores.iter().all(|store| store.view().is_memory_empty()),
             "replayed edits are in no log of this server: they are in files before those of recovered.edits go"
         );
+        let news = self.answers.news();
+        nonces.set_answers(news.as_ref().map(|news| &news.cells[..]).unwrap_or_default());
         // Before the edits go that they stand in. What is there with WALs outside the root directory is from before.
         nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), &mut None)?;
+        if let Some(news) = news {
+            self.answers.note_written(&news);
+        }
         for EditsDir { env, path } in &dirs[1..] {
             replayed_nonces::remove(env, path)?;
         }
@@ -291,12 +301,16 @@ impl Region {
                 seq,
             };
             nonces.add(found);
-            self.keep_answer(&found);
+            let is_answer = self.is_answer(&found);
             for cell in cells {
                 if cell.family() == META_FAMILY {
                     continue; // a marker, not data
                 }
-                *applied += u64::from(self.replay_cell(&cell, seq, &flushed));
+                let is_applied = self.replay_cell(&cell, seq, &flushed);
+                *applied += u64::from(is_applied);
+                if is_answer && !is_applied {
+                    self.answers.keep(cell.get()); // the flush may have left it out
+                }
             }
             if self.memstore_size().heap_bytes > REPLAY_FLUSH_BYTES {
                 // Entries may stand in the file twice, so this one need not be the newest in memory.
@@ -306,13 +320,15 @@ impl Region {
         Ok(())
     }
 
-    /// Flushes and compactions keep what this operation has answered, although newer versions hide it.
-    fn keep_answer(&self, found: &ReplayedNonce) {
+    /// Whether what this operation has answered may be asked for. From here on flushes and compactions do not lose it.
+    fn is_answer(&self, found: &ReplayedNonce) -> bool {
         let clock = &self.services.env.clock;
         let oldest_ms = clock.now_ms().saturating_sub(REPLAYED_ANSWER_AGE.as_millis() as i64);
-        if found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms {
-            self.read_points.answered(found.seq, clock.monotonic_ns());
+        let is_young = found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms;
+        if is_young {
+            self.answers.note(found.seq, clock.monotonic_ns());
         }
+        is_young
     }
 
     fn replay_cell(&self, cell: &Cell, seq: SeqId, flushed: &[SeqId]) -> bool {

@@ -15,6 +15,7 @@ use halcyon_memstore::ChunkPool;
 use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor};
 use halcyon_wal::Wal;
 
+use crate::answers::Answers;
 use crate::api::Mutation;
 use crate::key_samples::{KeySample, KeySamples};
 use crate::mob::{MobCounts, MobFileCache, MobStore};
@@ -90,6 +91,7 @@ pub struct Region {
     pub(crate) mvcc: Arc<Mvcc>,
     /// Of scanners that stay open between calls.
     pub(crate) read_points: Arc<ReadPoints>,
+    pub(crate) answers: Answers,
     pub(crate) row_locks: RowLocks,
     pub(crate) updates: WatchedRwLock<()>,
     pub(crate) flushing: Mutex<()>,

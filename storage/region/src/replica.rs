@@ -22,6 +22,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Mutex, WatchedRwLock};
 use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
+use crate::answers::Answers;
 use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;
 use crate::open::{compacted_inputs, highest_seq, names_in_store, new_store};
@@ -73,6 +74,7 @@ impl Region {
         let region = Region {
             mvcc: Arc::new(Mvcc::new(highest, env.watch())),
             read_points: Arc::default(),
+            answers: Answers::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: WatchedRwLock::default(),
             flushing: Mutex::new(()),

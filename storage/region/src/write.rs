@@ -342,7 +342,7 @@ impl Region {
             self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
         })?;
         if nonce.nonce != 0 {
-            self.read_points.answered(write.seq(), self.services.env.clock.monotonic_ns());
+            self.answers.note(write.seq(), self.services.env.clock.monotonic_ns());
             self.fresh_nonces.add(ReplayedNonce { nonce, write_time_ms: edits.clock_ms, seq: write.seq() });
         }
         me.is_at(&activity::INSERT_INTO_MEMSTORE);

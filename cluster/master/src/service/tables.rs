@@ -90,7 +90,7 @@ pub(super) fn alter_status(
     }
 }
 
-/// Tables of a namespace (empty: all), as `HMaster.getTableDescriptors` picks them.
+/// Tables of a namespace (empty: all), as `HMaster.getTableDescriptors` picks them, in its order.
 pub(super) fn list(
     core: &MasterState,
     namespace: &str,
@@ -107,7 +107,8 @@ pub(super) fn list(
     found.push(TableDescriptor::clone(&core.meta_descriptor.read()));
     found.retain(|table| include_system || !table.name().is_system());
     found.retain(|table| namespace.is_empty() || table.name().namespace() == namespace);
-    found.sort_by(|left, right| left.name().cmp(right.name()));
+    // `FSTableDescriptors.getAll` sorts names with the namespace, also where it is the default one.
+    found.sort_by_cached_key(|table| format!("{}:{}", table.name().namespace(), table.name().qualifier()));
     retain_matching(&mut found, regex)?;
     Ok(found)
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, ReadPoint, SeqId};
+use halcyon_cell::{Cell, SeqId};
 use halcyon_env::Lookups;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
@@ -261,8 +261,8 @@ pub(super) fn turn(server: &RegionServer, nonce: Nonce, mode: ReadMode) -> Resul
     }
 }
 
-/// The answer of a finished Increment or Append: the cells with the sequence id of its write. They are there unless later writes
-/// have replaced them and a flush or a compaction has left them out; then the answer is an error, and not a later value.
+/// The answer of a finished Increment or Append: the cells with the sequence id of its write. When they are gone, the answer is an error,
+/// and not a later value.
 /// HBase reads at that sequence id, too (`ServerNonceManager.getMvccFromOperationContext`), and answers with what it finds.
 /// Without a sequence id, which an operation through the hooks of coprocessors has not, the present cells are the answer.
 pub(super) fn read_back(
@@ -284,11 +284,7 @@ pub(super) fn read_back(
     if seq == SeqId::ZERO {
         return Ok(online.region.get(scan, mode)?);
     }
-    let columns: usize = scan.families.values().flatten().map(BTreeSet::len).sum();
-    scan.read_point = Some(ReadPoint::at(seq));
-    let cells = online.region.get(scan, mode)?;
-    let is_answer = cells.len() == columns && cells.iter().all(|cell| cell.seq() == seq.get());
-    is_answer.then_some(cells).ok_or_else(|| errors::answer_is_gone().into())
+    online.region.answer(scan, seq, mode)?.ok_or_else(|| errors::answer_is_gone().into())
 }
 
 /// What HBase counts a mutation as.

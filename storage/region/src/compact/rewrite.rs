@@ -55,13 +55,15 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
-        let keep_above = self.read_points.keep_above(self.services.env.clock.monotonic_ns());
+        let keep_above = self.read_points.keep_above();
+        let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let matcher = match &selection.drops {
             Drops::Nothing => Matcher::minor(store.keeping, now_ms),
             Drops::Everything => Matcher::major(store.keeping, earliest, now_ms),
             Drops::Rows(span) => Matcher::major_within(span.clone(), store.keeping, earliest, now_ms),
         };
         let mut matcher = matcher.keeping_above(keep_above);
+        matcher.looks_at_all |= left_out.looks_at_all();
         let by = written_by(selection.all);
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
         let tags = store.mob.is_on() || inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
@@ -83,6 +85,9 @@ impl Region {
             looked_at_bytes += len;
             looked_at_cells += 1;
             outputs.note_visited();
+            if !kept && !store.mob.is_on() {
+                left_out.note(cell); // with MOB it may be a reference
+            }
             if kept {
                 written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
             }

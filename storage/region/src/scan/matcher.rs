@@ -54,6 +54,8 @@ pub(crate) struct Matcher {
     pub(super) keeping: Keeping,
     /// A compaction keeps cells above this sequence id, and judges the others as if they were not there.
     keep_above: ReadPoint,
+    /// No cell is passed over unseen.
+    pub looks_at_all: bool,
     now_ms: i64,
     pub(super) oldest_unexpired: i64,
     pub(super) time_range: TimeRange,
@@ -122,6 +124,7 @@ impl Matcher {
     /// For flushes and compactions: keeps every cell above `point`, and what would be kept if those had not been written.
     pub fn keeping_above(mut self, point: ReadPoint) -> Matcher {
         self.keep_above = point;
+        self.looks_at_all = !point.is_newest(); // what would be passed over may be above
         self
     }
 
@@ -146,6 +149,7 @@ impl Matcher {
             major_within: None,
             keeping,
             keep_above: ReadPoint::NEWEST,
+            looks_at_all: false,
             now_ms,
             oldest_unexpired,
             time_range,
@@ -217,7 +221,7 @@ impl Matcher {
         {
             return Ok(MatchCode::DoneScan);
         }
-        if self.keep_above.is_newest() {
+        if !self.looks_at_all {
             let code = self.judge(cell, filter)?;
             self.check_seen(cell, code);
             return Ok(code);
@@ -225,7 +229,6 @@ impl Matcher {
         if !self.keep_above.sees(SeqId::new(cell.seq())) && self.on_row && cell.row() == self.row {
             return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });
         }
-        // What would be passed over unseen may be above.
         Ok(match self.judge(cell, filter)? {
             MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => MatchCode::Include,
             MatchCode::SeekNextCol | MatchCode::SeekNextRow => MatchCode::Skip,
