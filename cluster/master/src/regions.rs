@@ -12,7 +12,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::{info, warn};
 
 use crate::groups::Scope;
-use crate::placement::{Chooser, Place, recovering};
+use crate::placement::{Chooser, Place, may_be_open, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};
 use crate::{meta, meta_region, parallel};
 
@@ -490,6 +490,16 @@ pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool
 /// died, and what was in memory there is in no file before the region has been opened again.
 pub(crate) fn close_flushed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
     close_each(core, &and_copies(core, regions), false, None, true)
+}
+
+/// Those that are open nowhere because their server died with them.
+pub(crate) fn died(core: &MasterState, regions: &[RegionInfo]) -> Vec<RegionInfo> {
+    let was_open = |region: &&RegionInfo| {
+        let tables = core.tables.read();
+        tables.region(region.encoded_name()).is_some_and(|(_, _, known)| may_be_open(known.state))
+    };
+    let open_nowhere = |region: &&RegionInfo| matches!(core.place_of(region), Place::Nowhere(Some(_)));
+    regions.iter().filter(was_open).filter(open_nowhere).cloned().collect()
 }
 
 fn close_at(

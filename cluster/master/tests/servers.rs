@@ -908,3 +908,28 @@ fn a_death_before_the_close_of_a_merge_or_split_loses_nothing() {
         assert_eq!(open().len(), if is_merge { 1 } else { 3 });
     }
 }
+
+/// A snapshot of the disabled table would lack what no file has.
+#[test]
+fn a_table_that_is_disabled_after_a_death_is_in_its_files() {
+    let cluster = Many::new(env(), 3);
+    cluster.create(&["m"]);
+    {
+        let mut state = cluster.servers.state.lock();
+        let has_table = |regions: &BTreeMap<String, RegionInfo>| {
+            regions.values().any(|it| it.table().to_string() == "t")
+                && !regions.values().any(RegionInfo::is_meta)
+        };
+        let dead = state.online.iter().find(|(_, regions)| has_table(regions));
+        let dead = dead.expect("there are two regions").0.clone();
+        let regions = state.online.remove(&dead).expect("it is there");
+        state.unreplayed.extend(regions.into_iter().filter(|(_, region)| region.table().to_string() == "t"));
+        assert!(!state.unreplayed.is_empty());
+    }
+    let _: pb::DisableTableResponse = cluster.call("DisableTable", &disable("t"));
+    cluster.quiet();
+    let state = cluster.servers.state.lock();
+    assert!(state.unreplayed.is_empty(), "{:?}", state.unreplayed);
+    let mut open = state.online.values().flat_map(BTreeMap::values);
+    assert!(open.all(|region| region.table().to_string() != "t"), "all are closed");
+}
