@@ -3,7 +3,7 @@
 //! | report | ends |
 //! |---|---|
 //! | `OPENED` | the opening of that region, unless the report repeats one that was answered before. The caller announces the region; then the report is answered |
-//! | `FAILED_OPEN` | the opening of that region, unless the report repeats one that has ended another opening |
+//! | `FAILED_OPEN` | the opening of that number |
 //! | `CLOSED` | the close of that number. A close of another number asks the server |
 //! | `ReportProcedureDone` | the procedure of that number |
 //! | death of the server | all, with an error |
@@ -252,18 +252,18 @@ impl Waiters {
         self.state.lock().note_ended(procedure);
     }
 
-    /// A region cannot be opened. False if no opening ends by it.
+    /// A region cannot be opened. False if no opening ends by it: a server that fails with the order of an earlier master goes on to that
+    /// of this one.
     pub(crate) fn failed_open(&self, encoded_name: &str, procedure: i64) -> bool {
         let mut state = self.state.lock();
-        let Some(opening) = state.openings.get(encoded_name) else { return false };
-        let is_repeated = opening.procedure != procedure && state.ended.contains(&procedure);
-        if is_repeated || opening.open_seq_num.is_some() {
+        let is_of_order = |opening: &Opening| opening.procedure == procedure || procedure == NO_PROCEDURE;
+        let fails = |opening: &Opening| is_of_order(opening) && opening.open_seq_num.is_none();
+        if !state.openings.get(encoded_name).is_some_and(fails) {
             return false;
         }
         let error = format!("{} cannot open {encoded_name} (FAILED_OPEN)", self.server);
         let opening = state.openings.remove(encoded_name).expect("it was there");
         state.note_ended(opening.procedure);
-        state.note_ended(procedure);
         let _ = opening.caller.send(Told::Failed(Error::new(ErrorKind::Moved, error)));
         true
     }
