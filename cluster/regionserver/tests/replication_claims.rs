@@ -132,7 +132,7 @@ fn a_live_server_claims_what_a_dead_one_left_and_another_one_what_that_had_claim
 
         let (dead, names) =
             (in_file_names(&of_dead), [&first, &second].map(|it| it.lab.server.server_name().clone()));
-        let [of_first, of_second] = names.each_ref().map(|name| in_file_names(name));
+        let [of_first, of_second] = names.each_ref().map(in_file_names);
         let left = |by: Option<&ServerName>, name: &str| LeftQueue {
             peer_id: "p".to_string(),
             name: name.to_string(),
@@ -227,7 +227,7 @@ fn wals_of_dead_servers_without_a_queue_get_one() {
     peer.zookeeper_is(peer::ZooKeeper::Closes);
     let alone = Here::one_of_several(&fs, durable(), 4);
     alone.bulk_load("loaded", true);
-    let own = dir.join(format!("p-{}", in_file_names(&alone.lab.server.server_name())));
+    let own = dir.join(format!("p-{}", in_file_names(alone.lab.server.server_name())));
     let of_alone = env.fs.read(&own).unwrap();
     alone.lab.server.abort("it was alone");
     env.fs.remove_file(&own).unwrap();
@@ -314,7 +314,7 @@ fn nothing_is_lost_in_whatever_order_servers_and_masters_die() {
         });
         assert!(put.len() > 30, "seed {seed}");
         let by_live = |name: &String| {
-            all.iter().any(|it| name.starts_with(&in_file_names(&it.lab.server.server_name())))
+            all.iter().any(|it| name.starts_with(&in_file_names(it.lab.server.server_name())))
         };
         assert!(master.needed(&fs).iter().all(by_live), "seed {seed}");
         assert_eq!(queues(&fs.env()).len(), 1 + all.len(), "seed {seed}: {:?}", queues(&fs.env()));

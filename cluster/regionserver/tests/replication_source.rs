@@ -188,7 +188,7 @@ fn a_server_of_a_cluster_obeys_the_files_of_peers() {
     let left = Here::on(SimFileSystem::new(), settings());
     left.lab.server.replicate_own_wals();
     left.lab.server.peer_changed(&description(&peer, false)).unwrap();
-    let name = format!("p-{}", in_file_names(&left.lab.server.server_name()));
+    let name = format!("p-{}", in_file_names(left.lab.server.server_name()));
     let bytes = left.lab.fs.env().fs.read(&queues.join(&name)).unwrap();
     let env = alone.lab.fs.env();
     env.fs.create_dir_all(&queues).unwrap();
