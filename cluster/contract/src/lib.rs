@@ -5,7 +5,7 @@
 //! master <─reports── region server     status.rs          HBase: RegionServerStatusService
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
-//! master ──peers──> region server      replication.rs    HBase: RefreshPeerCallable, ReplicationQueueStorage
+//! master ──peers──> region server      replication.rs    HBase: RefreshPeerCallable, ReplicationQueueStorage, ClaimReplicationQueuesProcedure
 //! both   ──> books of backups          backup.rs          HBase: BackupSystemTable
 //! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
 //! master ──znodes──> all of them       coordination.rs     HBase: MetaTableLocator, DrainingServerTracker
@@ -61,7 +61,7 @@ pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
 };
-pub use replication::ReplicationSources;
+pub use replication::{CLAIMED_QUEUES_MAX, LeftQueue, ReplicationBooks, ReplicationSources};
 pub use slow_log::{slow_log_table, slow_log_table_name};
 pub use status::{Assignments, RegionServerStatus, RegionStateTransition, ServerReport, Unasked};
 pub use system_tables::SystemTables;

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use halcyon_cell::Result;
-use halcyon_schema::PeerDescription;
+use halcyon_schema::{PeerDescription, ServerName};
+
+/// So many queues of other servers may a server send at once; each has a thread. Others wait.
+pub const CLAIMED_QUEUES_MAX: usize = 64;
 
 /// What reads WALs and sends their edits to peers (HBase: `ReplicationSourceManager`). Each method may be called again
 /// with the same arguments.
@@ -29,4 +32,23 @@ pub trait ReplicationSources: Send + Sync {
 
     /// Names of HFiles of bulk loads that a peer has still to copy, oldest first. They stay in the archive.
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>>;
+}
+
+/// The queue of a server that is gone, of which something is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftQueue {
+    pub peer_id: String,
+    /// Of its file. Another one each time the queue is claimed.
+    pub name: String,
+    /// Whose WALs it is for.
+    pub server: ServerName,
+    /// Who sends what is left. `None`: nobody, or one that is gone, too.
+    pub claimed_by: Option<ServerName>,
+}
+
+/// What the active master of a cluster knows of servers that are gone (HBase: `ReplicationQueueStorage`). The region servers are other
+/// processes. They send what is left; this sends nothing.
+pub trait ReplicationBooks: ReplicationSources {
+    /// The queues of which something is left. Takes note of those that were sent to the end.
+    fn left_queues(&self) -> Result<Vec<LeftQueue>>;
 }

@@ -52,7 +52,7 @@ use crate::quotas::{QuotaParts, Quotas};
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
-use crate::replication::{OpenSourceFiles, ReplicatedWals, Sink, Sources};
+use crate::replication::{OpenSourceFiles, Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -239,9 +239,10 @@ impl RegionServer {
         self.pool.keep_room_in(queues);
     }
 
-    /// Whose WALs are sent to replication peers; without a call all that are there. Before any peer is known.
-    pub fn replicate(&self, whose: ReplicatedWals) {
-        self.sources.send_wals(whose);
+    /// Only the server's own WALs are sent to replication peers, and those of queues that it claims; without a call all WALs that are
+    /// there. Before any peer is known.
+    pub fn replicate_own_wals(&self) {
+        self.sources.send_own_wals();
     }
 
     /// Has edits sent to all peers that are in the root directory. *Blocking*. For a server of a cluster, when it starts.
@@ -249,9 +250,10 @@ impl RegionServer {
         self.sources.read_peers()
     }
 
-    /// Has calls to replication peers run on the threads of a runtime, where the server has no calls of clients.
-    pub fn replicate_on(&self, threads: Handle) {
-        self.sources.work_on(threads);
+    /// Has what is left of a replication queue sent from here, by the name of its file: that of a server that is gone, and not claimed by
+    /// one that lives. `Busy` if that cannot be done now. *Blocking*.
+    pub fn claim_queue(&self, peer_id: &str, name: &str) -> Result<()> {
+        self.sources.claim(peer_id, name)
     }
 
     /// How files of bulk loads of other clusters are opened, where those are in another file system. The first one stays.

@@ -10,107 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use common::{Lab, put, settings};
-use halcyon_cell::Cell;
-use halcyon_contract::{PeerDescription, ReplicationSources};
+use common::settings;
+use halcyon_contract::ReplicationSources;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_env::{Env, ManualClock};
-use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_proto::pb;
-use halcyon_regionserver::{Predecessors, RegionServer, RegionServerSettings, ReplicatedWals};
-use halcyon_rpc::{QueueLimits, Queues, exceptions};
-use halcyon_schema::{
-    ClusterId, FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout, peer_files,
-};
+use halcyon_regionserver::RegionServerSettings;
+use halcyon_rpc::exceptions;
+use halcyon_schema::{TableName, layout, peer_files};
 use halcyon_wal::SyncMode;
+use peer::here::{Here, OWN, description, in_file_names, open, rows, waits};
 use peer::{Peer, Say};
-
-const OWN: &str = "b9a4f3a2-4c42-4e5f-9d58-0d1c4a6f3b11";
-/// A source looks again every tenth of a second, and pauses for a second after its first failure.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn replicated(name: &str) -> TableDescriptor {
-    let family = FamilyDescriptor::new(b"f").unwrap().with("REPLICATION_SCOPE", "1");
-    TableDescriptor::new(TableName::parse(name.as_bytes()).unwrap()).with_family(family)
-}
-
-/// A server with an open region of a table whose edits go to peers.
-struct Here {
-    lab: Lab,
-    info: RegionInfo,
-}
-
-impl Here {
-    fn new() -> Here {
-        Here::on(SimFileSystem::new(), settings())
-    }
-
-    fn on(fs: SimFileSystem, settings: RegionServerSettings) -> Here {
-        let env = fs.env();
-        env.fs.create_dir_all("/hbase".as_ref()).unwrap();
-        let id = ClusterId(OWN.to_string());
-        env.fs.replace(&layout::cluster_id_file("/hbase".as_ref()), &id.encode_file()).unwrap();
-        let lab = Lab::with(fs, settings);
-        let info = open(&lab, "sent");
-        let here = Here { lab, info };
-        let queues = Queues::new(QueueLimits::new(1_000, 64 << 20));
-        here.lab.server.serve_behind(queues, here.lab.runtime.handle().clone());
-        here
-    }
-
-    fn description(&self, peer: &Peer, enabled: bool) -> PeerDescription {
-        let config = pb::ReplicationPeer { clusterkey: Some(peer.cluster_key()), ..Default::default() };
-        PeerDescription { id: "p".to_string(), config, is_enabled: enabled }
-    }
-
-    fn add_peer(&self, peer: &Peer) {
-        self.lab.server.begin_queue("p").unwrap();
-        self.lab.server.peer_changed(&self.description(peer, true)).unwrap();
-    }
-
-    fn put(&self, row: &str) {
-        self.put_into(&self.info, row);
-    }
-
-    fn put_into(&self, info: &RegionInfo, row: &str) {
-        let cell = Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, row.as_bytes());
-        let region = pb::RegionSpecifier { r#type: 1, value: info.region_name().clone() };
-        let request = pb::MutateRequest { region, mutation: put(1), condition: None, nonce_group: Some(1) };
-        let answer: (pb::MutateResponse, _) = self.lab.call("Mutate", &request, vec![cell]).unwrap();
-        assert_eq!(answer.0.processed, Some(true));
-    }
-
-    fn load(&self) -> pb::ReplicationLoadSource {
-        let loads = self.lab.server.server_load().repl_load_source;
-        loads.into_iter().next().expect("there is a source")
-    }
-
-    fn roll(&self) {
-        let request = pb::RollWalWriterRequest {};
-        self.lab.admin::<pb::RollWalWriterResponse>("RollWALWriter", &request).unwrap();
-    }
-}
-
-fn open(lab: &Lab, name: &str) -> RegionInfo {
-    let table = replicated(name);
-    let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
-    lab.server.region_files().create_region_files(&info, &table).unwrap();
-    lab.server.open_region(&info, &table.into()).unwrap();
-    info
-}
-
-fn waits(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn rows(numbers: std::ops::Range<usize>) -> Vec<String> {
-    numbers.map(|number| format!("r{number:03}")).collect()
-}
 
 #[test]
 fn a_peer_gets_all_edits_in_order_and_the_ids_of_those_who_have_them() {
@@ -233,7 +142,7 @@ fn a_peer_that_never_answers_can_be_disabled_and_removed() {
     here.put("a");
     waits("the call is there", || peer.calls() > 0);
     let began = Instant::now();
-    here.lab.server.peer_changed(&here.description(&peer, false)).unwrap();
+    here.lab.server.peer_changed(&description(&peer, false)).unwrap();
     waits("the source stands still", || !here.load().running());
     here.lab.server.peer_removed("p").unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -252,7 +161,7 @@ fn a_server_that_starts_again_goes_on_where_the_peer_is() {
     let crashed = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
     here.lab.server.abort("the machine died");
     let again = Here::on(crashed, durable());
-    again.lab.server.peer_changed(&again.description(&peer, true)).unwrap();
+    again.lab.server.peer_changed(&description(&peer, true)).unwrap();
     again.put("after");
     waits("the new row arrives", || peer.rows().last().is_some_and(|row| row == "after"));
     let got = peer.rows();
@@ -260,98 +169,11 @@ fn a_server_that_starts_again_goes_on_where_the_peer_is() {
 }
 
 #[test]
-fn in_a_cluster_a_server_sends_its_own_wals_and_the_master_what_servers_leave() {
-    let (root, durable) =
-        (Path::new("/hbase"), RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() });
-    let (here, peer) = (Here::on(SimFileSystem::new(), durable.clone()), Peer::start(|_| Say::Done));
-    let env = here.lab.fs.env();
-    let foreign = layout::old_wals_dir(root).join("other%2C1%2C1.5");
-    env.fs.create_dir_all(&layout::old_wals_dir(root)).unwrap();
-    env.fs.replace(&foreign, b"no WAL: reading it would be an error").unwrap();
-    here.lab.server.replicate(ReplicatedWals::Own);
-    here.put("before");
-    here.roll();
-    peer_files::write(&env, root, &here.description(&peer, true)).unwrap();
-    here.lab.server.read_peers().unwrap();
-    rows(0..5).iter().for_each(|row| here.put(row));
-    waits("the rows arrive", || peer.rows().len() == 5);
-    here.roll(); // what is finished is noted durably
-    waits("it is noted", || here.load().o_ps_shipped() == 5);
-    peer.zookeeper_is(peer::ZooKeeper::Closes);
-    let mut disabled = here.description(&peer, false);
-    here.lab.server.peer_changed(&disabled).unwrap();
-    rows(5..9).iter().for_each(|row| here.put(row));
-    here.roll();
-    rows(9..12).iter().for_each(|row| here.put(row));
-
-    let gone = here.lab.server.server_name().to_string().replace(',', "%2C");
-    let fs = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
-    here.lab.server.abort("the machine died");
-    let env = fs.env();
-    env.fs.remove_file(&foreign).unwrap();
-    // It splits the WALs, as a master has them split, and moves them away.
-    let master =
-        RegionServer::start(env.clone(), root, &Predecessors::All, durable.clone(), "localhost", 16099)
-            .unwrap();
-    master.replicate(ReplicatedWals::OfGoneServers);
-    master.replicate_on(here.lab.runtime.handle().clone());
-    let wals: Vec<String> = {
-        let listed = env.fs.list(&layout::old_wals_dir(root)).unwrap();
-        listed.into_iter().map(|file| file.name).filter(|name| name.starts_with(&gone)).collect()
-    };
-    assert!(wals.len() >= 4, "{wals:?}");
-    let ids = ["p".to_string()];
-    let needed = master.needed_wals(&ids, &wals).unwrap();
-    assert!(
-        !needed.is_empty() && needed.len() < wals.len(),
-        "by the queue that the server left: {needed:?} of {wals:?}"
-    );
-    peer.zookeeper_is(peer::ZooKeeper::Answers);
-    disabled.is_enabled = true;
-    master.peer_changed(&disabled).unwrap();
-    waits("the rest arrives", || peer.rows().last().is_some_and(|row| row == "r011"));
-    let mut got = peer.rows();
-    got.dedup();
-    assert_eq!(got.iter().filter(|row| *row == "before").count(), 0, "{got:?}");
-    assert_eq!(got, rows(0..12), "what was noted is not sent again");
-    waits("nothing is needed any more", || master.needed_wals(&ids, &wals).unwrap().is_empty());
-    let queues = || -> Vec<String> {
-        let listed = env.fs.list(&layout::replication_queues_dir(root)).unwrap();
-        listed.into_iter().map(|file| file.name).collect()
-    };
-    let queue_of =
-        |server: &RegionServer| format!("p--{}", server.server_name().to_string().replace(',', "%2C"));
-    assert_eq!(queues(), [queue_of(&master)]);
-
-    // A master that takes over, and a former one that thaws and writes what it knew.
-    let of_former = env.fs.read(&layout::replication_queues_dir(root).join(queue_of(&master))).unwrap();
-    let former = queue_of(&master);
-    master.stop().unwrap();
-    let clock = Arc::new(ManualClock::at(1_700_000_100_000));
-    let of_next = Env { clock: clock.clone(), ..env.clone() };
-    let next = RegionServer::start(of_next, root, &Predecessors::All, durable, "localhost", 16098).unwrap();
-    next.replicate(ReplicatedWals::OfGoneServers);
-    next.replicate_on(here.lab.runtime.handle().clone());
-    let sent = peer.rows().len();
-    next.peer_changed(&disabled).unwrap();
-    waits("it adopts the queue", || queues() == [queue_of(&next)]);
-    assert!(next.needed_wals(&ids, &wals).unwrap().is_empty(), "what the former master had sent is known");
-    env.fs.replace(&layout::replication_queues_dir(root).join(&former), &of_former).unwrap();
-    clock.advance(Duration::from_secs(3)); // it looks for queues each two seconds
-    waits("it adopts the queue once more", || queues() == [queue_of(&next)]);
-    assert!(next.needed_wals(&ids, &wals).unwrap().is_empty());
-    assert_eq!(peer.rows().len(), sent, "nothing is sent again");
-    next.peer_removed("p").unwrap();
-    assert!(queues().is_empty());
-    next.stop().unwrap();
-}
-
-#[test]
 fn a_server_of_a_cluster_obeys_the_files_of_peers() {
     let (root, here, peer) = (Path::new("/hbase"), Here::new(), Peer::start(|_| Say::Done));
     let env = here.lab.fs.env();
-    here.lab.server.replicate(ReplicatedWals::Own);
-    let mut serial = here.description(&peer, true);
+    here.lab.server.replicate_own_wals();
+    let mut serial = description(&peer, true);
     serial.config.serial = Some(true);
     peer_files::write(&env, root, &serial).unwrap();
     here.lab.server.read_peers().unwrap(); // the others, if there were any, get their edits
@@ -364,9 +186,9 @@ fn a_server_of_a_cluster_obeys_the_files_of_peers() {
     // A queue that a standalone server finds is one that a server of a cluster has left.
     let alone = Here::new();
     let left = Here::on(SimFileSystem::new(), settings());
-    left.lab.server.replicate(ReplicatedWals::Own);
-    left.lab.server.peer_changed(&left.description(&peer, false)).unwrap();
-    let name = format!("p-{}", left.lab.server.server_name().to_string().replace(',', "%2C"));
+    left.lab.server.replicate_own_wals();
+    left.lab.server.peer_changed(&description(&peer, false)).unwrap();
+    let name = format!("p-{}", in_file_names(left.lab.server.server_name()));
     let bytes = left.lab.fs.env().fs.read(&queues.join(&name)).unwrap();
     let env = alone.lab.fs.env();
     env.fs.create_dir_all(&queues).unwrap();
@@ -388,7 +210,7 @@ fn a_peer_gets_what_is_in_a_wal_that_was_given_up() {
         here.put("first");
         waits("the first row arrives", || peer.rows() == ["first"]);
         peer.zookeeper_is(peer::ZooKeeper::Closes);
-        here.lab.server.peer_changed(&here.description(&peer, false)).unwrap();
+        here.lab.server.peer_changed(&description(&peer, false)).unwrap();
         let wals = || fs.env().fs.list(&wal_dir(&here)).unwrap().len();
         let before = wals();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -415,7 +237,7 @@ fn a_peer_gets_what_is_in_a_wal_that_was_given_up() {
         ticking.join().unwrap();
         assert!(wals() > before, "seed {seed}: no WAL was given up");
         peer.zookeeper_is(peer::ZooKeeper::Answers);
-        here.lab.server.peer_changed(&here.description(&peer, true)).unwrap();
+        here.lab.server.peer_changed(&description(&peer, true)).unwrap();
         waits("the last row arrives", || peer.rows().last() == put.last());
         let got = peer.rows();
         let missing: Vec<_> = put.iter().filter(|row| !got.contains(row)).collect();
@@ -427,7 +249,7 @@ fn a_peer_gets_what_is_in_a_wal_that_was_given_up() {
 fn bandwidth_limits_a_peer() {
     let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
     here.lab.server.begin_queue("p").unwrap();
-    let mut slow = here.description(&peer, true);
+    let mut slow = description(&peer, true);
     slow.config.bandwidth = Some(100);
     here.lab.server.peer_changed(&slow).unwrap();
     here.put("a");
@@ -445,7 +267,7 @@ fn edits_of_a_deleted_table_are_dropped_if_that_is_wanted() {
         let settings = RegionServerSettings { drop_deleted_tables: wanted, ..settings() };
         let here = Here::on(SimFileSystem::new(), settings);
         let peer = Peer::lacking("gone");
-        let gone = open(&here.lab, "gone");
+        let gone = open(&here.lab.server, "gone");
         peer.zookeeper_is(peer::ZooKeeper::Closes);
         here.add_peer(&peer);
         here.put("a");
@@ -464,38 +286,8 @@ fn edits_of_a_deleted_table_are_dropped_if_that_is_wanted() {
     }
 }
 
-impl Here {
-    /// Loads a file of one row into the table.
-    fn bulk_load(&self, row: &str, replicate: bool) {
-        let path = format!("/out/f/{row}");
-        let env = self.lab.fs.env();
-        env.fs.create_dir_all("/out/f".as_ref()).unwrap();
-        let mut writer = HFileWriter::create(&env, path.as_ref(), WriterOptions::default()).unwrap();
-        writer.append(Cell::put(row.as_bytes(), b"f", b"q", 5, b"loaded").get()).unwrap();
-        writer.finish(FileMeta::default()).unwrap();
-        let family_path = pb::bulk_load_h_file_request::FamilyPath { family: "f".into(), path };
-        let request = pb::BulkLoadHFileRequest {
-            region: pb::RegionSpecifier { r#type: 1, value: self.info.region_name().clone() },
-            family_path: vec![family_path],
-            assign_seq_num: Some(true),
-            replicate: Some(replicate),
-            ..Default::default()
-        };
-        let answer: (pb::BulkLoadHFileResponse, _) =
-            self.lab.call("BulkLoadHFile", &request, Vec::new()).unwrap();
-        assert!(answer.0.loaded);
-    }
-
-    /// Names of the table's store files.
-    fn store_files(&self) -> Vec<String> {
-        let dir = self.info.table().dir("/hbase".as_ref()).join(self.info.encoded_name()).join("f");
-        let files = self.lab.fs.env().fs.list(&dir).unwrap();
-        files.into_iter().filter(|file| !file.is_dir).map(|file| file.name).collect()
-    }
-
-    fn needed_hfiles(&self) -> Vec<String> {
-        self.lab.server.needed_hfiles(&["p".to_string()]).unwrap()
-    }
+fn needed_hfiles(here: &Here) -> Vec<String> {
+    here.lab.server.needed_hfiles(&["p".to_string()]).unwrap()
 }
 
 fn with_loads() -> RegionServerSettings {
@@ -515,14 +307,14 @@ fn a_peer_gets_bulk_loads_and_their_files_are_kept_until_then() {
     here.bulk_load("a", true);
     let loaded = here.store_files();
     assert_eq!(loaded.len(), 1);
-    assert_eq!(here.needed_hfiles(), loaded);
+    assert_eq!(needed_hfiles(&here), loaded);
     // over the end of the server
     let crashed = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
     here.lab.server.abort("the machine died");
     let again = Here::on(crashed, with_loads());
-    assert_eq!(again.needed_hfiles(), loaded, "also before the peer is known");
+    assert_eq!(needed_hfiles(&again), loaded, "also before the peer is known");
     peer.zookeeper_is(peer::ZooKeeper::Answers);
-    again.lab.server.peer_changed(&again.description(&peer, true)).unwrap();
+    again.lab.server.peer_changed(&description(&peer, true)).unwrap();
     waits("the bulk load arrives", || !peer.loads().is_empty());
     let load = peer.loads().remove(0);
     assert_eq!(load.encoded_region_name, here.info.encoded_name().as_bytes());
@@ -530,7 +322,7 @@ fn a_peer_gets_bulk_loads_and_their_files_are_kept_until_then() {
     assert!(load.replicate() && load.cluster_ids == [OWN]);
     assert_eq!(peer.dirs(), Some(("file:/hbase/data".to_string(), "file:/hbase/archive/data".to_string())));
     assert!(peer.cluster_ids().iter().all(|id| id == "here"));
-    waits("the file is not needed any more", || again.needed_hfiles().is_empty());
+    waits("the file is not needed any more", || needed_hfiles(&again).is_empty());
     again.put("behind");
     waits("what follows arrives", || peer.rows().last().is_some_and(|row| row == "behind"));
 }
@@ -541,7 +333,7 @@ fn bulk_loads_stay_here_unless_they_are_to_be_sent() {
         let (here, peer) = (Here::on(SimFileSystem::new(), settings), Peer::start(|_| Say::Done));
         here.add_peer(&peer);
         here.bulk_load("a", replicate);
-        assert!(here.needed_hfiles().is_empty());
+        assert!(needed_hfiles(&here).is_empty());
         here.put("behind");
         waits("what follows arrives", || peer.rows() == ["behind"]);
         assert!(peer.loads().is_empty());

@@ -11,7 +11,7 @@
 //! - `orders.rs`, `sender.rs`: orders as messages, and how they are sent; `links.rs`: connections;
 //!   `network.rs`: what a simulation has in their place
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
-//! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send
+//! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send; `claims.rs`: who sends what a dead server has left
 //! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
 //! - `published.rs`, `multicast.rs`: clients are told of dead servers
@@ -31,6 +31,7 @@
 
 mod admission;
 mod channel;
+mod claims;
 mod dead;
 mod errors;
 mod flushed;

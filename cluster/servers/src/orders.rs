@@ -18,6 +18,7 @@ const FLUSH_REGION: &str = "org.apache.hadoop.hbase.regionserver.FlushRegionCall
 const RELOAD_QUOTAS: &str = "org.apache.hadoop.hbase.regionserver.ReloadQuotasCallable";
 /// Of Halcyon's servers only.
 const READ_PEER: &str = "halcyon.ReadPeer";
+const CLAIM_QUEUE: &str = "halcyon.ClaimQueue";
 const SPLIT_WAL: &str = "org.apache.hadoop.hbase.regionserver.SplitWALCallable";
 /// The directory of WALs, in which each server has one of its own.
 const WALS: &str = "WALs";
@@ -43,6 +44,16 @@ pub(crate) struct SplitWalParameter {
 pub(crate) struct ReadPeerParameter {
     #[prost(string, required, tag = "1")]
     pub(crate) peer_id: String,
+}
+
+/// The parameter of `halcyon.ClaimQueue`: the replication queue of a server that is gone.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ClaimQueueParameter {
+    #[prost(string, required, tag = "1")]
+    pub(crate) peer_id: String,
+    /// The name of its file.
+    #[prost(string, required, tag = "2")]
+    pub(crate) queue: String,
 }
 
 /// Gives each order its number.
@@ -92,6 +103,11 @@ impl Run {
     pub(crate) fn read_peer(peer_id: &str) -> Run {
         let parameter = ReadPeerParameter { peer_id: peer_id.to_string() };
         Run { class: READ_PEER, parameter: parameter.encode_to_vec().into() }
+    }
+
+    pub(crate) fn claim_queue(peer_id: &str, queue: &str) -> Run {
+        let parameter = ClaimQueueParameter { peer_id: peer_id.to_string(), queue: queue.to_string() };
+        Run { class: CLAIM_QUEUE, parameter: parameter.encode_to_vec().into() }
     }
 
     pub(crate) fn split_wal(wal: &Path) -> Run {

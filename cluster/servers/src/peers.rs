@@ -1,15 +1,18 @@
 //! Replication peers of a cluster of several servers.
 //!
-//! Each region server sends the edits of its own WALs, and the active master those of servers that are gone. Peers are files in the root
-//! directory. A server reads them when it starts, and one of them when the master says so (HBase: `RefreshPeerProcedure`).
+//! Each region server sends the edits of its own WALs, and those of servers that are gone as the master orders (`claims.rs`). Peers are
+//! files in the root directory. A server reads them when it starts, and one of them when the master says so (HBase:
+//! `RefreshPeerProcedure`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationSources};
+use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationBooks, ReplicationSources};
+use halcyon_env::Mutex;
 
 use crate::Servers;
+use crate::claims::Claims;
 use crate::waiters::Told;
 
 /// What HBase's servers say of an order that only Halcyon's know.
@@ -17,14 +20,19 @@ const UNKNOWN_CLASS: &str = "ClassNotFoundException";
 
 /// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died.
 pub struct ClusterSources {
-    servers: Arc<Servers>,
-    /// Of the master: those of servers that are gone.
-    gone: Arc<dyn ReplicationSources>,
+    pub(crate) servers: Arc<Servers>,
+    /// Of the master: what of servers that are gone was sent.
+    pub(crate) books: Arc<dyn ReplicationBooks>,
+    pub(crate) claims: Mutex<Claims>,
+}
+
+pub(crate) fn is_unknown_order(error: &Error) -> bool {
+    error.message().contains(UNKNOWN_CLASS)
 }
 
 impl ClusterSources {
-    pub fn new(servers: Arc<Servers>, gone: Arc<dyn ReplicationSources>) -> ClusterSources {
-        ClusterSources { servers, gone }
+    pub fn new(servers: Arc<Servers>, books: Arc<dyn ReplicationBooks>) -> ClusterSources {
+        ClusterSources { servers, books, claims: Mutex::default() }
     }
 
     /// A server that dies meanwhile is none of the cluster any more, and one that starts meanwhile reads the peer itself.
@@ -39,7 +47,7 @@ impl ClusterSources {
                 Ok(Told::Failed(error)) | Err(error) => error,
                 Ok(_) => continue,
             };
-            if error.message().contains(UNKNOWN_CLASS) {
+            if is_unknown_order(&error) {
                 tracing::warn!(
                     %server,
                     peer = peer_id,
@@ -56,11 +64,11 @@ impl ClusterSources {
 
 impl ReplicationSources for ClusterSources {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
-        self.gone.begin_queue(peer_id)
+        self.books.begin_queue(peer_id)
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
-        self.gone.peer_changed(peer)?;
+        self.books.peer_changed(peer)?;
         self.tell_all(&peer.id)
     }
 
@@ -71,19 +79,19 @@ impl ReplicationSources for ClusterSources {
                 tracing::warn!(server = %server.server_name(), peer = peer.id, %error, "a server is not told of a peer");
             }
         }
-        self.gone.peer_changed(peer)
+        self.books.peer_changed(peer)
     }
 
     fn peer_removed(&self, peer_id: &str) -> Result<()> {
         self.tell_all(peer_id)?;
-        self.gone.peer_removed(peer_id)
+        self.books.peer_removed(peer_id)
     }
 
     fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
-        self.gone.needed_wals(peer_ids, names)
+        self.books.needed_wals(peer_ids, names)
     }
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
-        self.gone.needed_hfiles(peer_ids)
+        self.books.needed_hfiles(peer_ids)
     }
 }

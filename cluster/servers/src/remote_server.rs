@@ -9,7 +9,7 @@ use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_client::ClientError;
 use halcyon_contract::{
-    Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
+    Announce, CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi,
 };
 use halcyon_env::{Clock, Mutex};
@@ -122,6 +122,11 @@ impl RemoteServer {
     /// Has the server read a replication peer. The answer is to be waited for.
     pub(crate) fn read_peer(&self, peer_id: &str) -> Result<Receiver<Told>> {
         self.begin(Run::read_peer(peer_id))
+    }
+
+    /// Has the server send what is left of a replication queue. The answer is to be waited for.
+    pub(crate) fn claim_queue(&self, queue: &LeftQueue) -> Result<Receiver<Told>> {
+        self.begin(Run::claim_queue(&queue.peer_id, &queue.name))
     }
 
     fn begin(&self, run: Run) -> Result<Receiver<Told>> {

@@ -15,8 +15,8 @@ use common::{
 };
 use halcyon_cell::ErrorKind;
 use halcyon_contract::{
-    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, PeerDescription, RegionInfoRequest,
-    RegionServerApi, RegionServers, ReplicationSources, Standing, Unasked,
+    CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, PeerDescription, RegionInfoRequest,
+    RegionServerApi, RegionServers, ReplicationBooks, ReplicationSources, Standing, Unasked,
 };
 use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
 use halcyon_rpc::{RpcError, exceptions};
@@ -494,21 +494,30 @@ fn a_master_that_may_not_act_gives_no_orders() {
 
 /// What the master's own server is told of peers.
 #[derive(Default)]
-struct OfGone(Mutex<Vec<String>>);
+struct OfGone {
+    told: Mutex<Vec<String>>,
+    left: Mutex<Vec<LeftQueue>>,
+}
+
+impl ReplicationBooks for OfGone {
+    fn left_queues(&self) -> halcyon_cell::Result<Vec<LeftQueue>> {
+        Ok(self.left.lock().unwrap().clone())
+    }
+}
 
 impl ReplicationSources for OfGone {
     fn begin_queue(&self, peer_id: &str) -> halcyon_cell::Result<()> {
-        self.0.lock().unwrap().push(format!("begin {peer_id}"));
+        self.told.lock().unwrap().push(format!("begin {peer_id}"));
         Ok(())
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> halcyon_cell::Result<()> {
-        self.0.lock().unwrap().push(format!("change {}", peer.id));
+        self.told.lock().unwrap().push(format!("change {}", peer.id));
         Ok(())
     }
 
     fn peer_removed(&self, peer_id: &str) -> halcyon_cell::Result<()> {
-        self.0.lock().unwrap().push(format!("remove {peer_id}"));
+        self.told.lock().unwrap().push(format!("remove {peer_id}"));
         Ok(())
     }
 
@@ -572,7 +581,61 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
     master.done(one, None);
     assert!(master.servers.expire(&second.name));
     in_time(&removed).unwrap();
-    let told = of_gone.0.lock().unwrap().clone();
+    let told = of_gone.told.lock().unwrap().clone();
     assert_eq!(told, ["begin p", "change p", "change p", "change p", "remove p"]);
     assert_eq!(sources.needed_hfiles(&["p".to_string()]).unwrap(), ["h"]);
+}
+
+#[test]
+fn live_servers_are_told_to_send_what_dead_ones_have_left() {
+    let master = Master::with(settings());
+    let (first, second) = (FakeServer::new(&master), FakeServer::new(&master));
+    let books = Arc::new(OfGone::default());
+    let sources = Arc::new(ClusterSources::new(master.servers.clone(), books.clone()));
+    let dead = ServerName::new("dead", 16020, 1);
+    let left = |name: &str, claimed_by: Option<&ServerName>| LeftQueue {
+        peer_id: "p".to_string(),
+        name: name.to_string(),
+        server: dead.clone(),
+        claimed_by: claimed_by.cloned(),
+    };
+    let share = || {
+        let sources = sources.clone();
+        beside(move || sources.share_queues())
+    };
+    let order = |server: &FakeServer| {
+        let orders = server.next_orders();
+        let [run] = &orders.proc[..] else { panic!("{orders:?}") };
+        assert_eq!(run.proc_class, "halcyon.ClaimQueue");
+        (run.proc_id, run.proc_data().to_vec())
+    };
+    *books.left.lock().unwrap() = vec![left("x", Some(&first.name)), left("y", None)];
+    let shared = share();
+    let (confirmed, claimed) = (order(&first), order(&second));
+    assert_eq!((&confirmed.1[..], &claimed.1[..]), (&b"\x0a\x01p\x12\x01x"[..], &b"\x0a\x01p\x12\x01y"[..]));
+    master.done(confirmed.0, None);
+    assert!(shared.try_recv().is_err(), "the other server has not answered");
+    master.done(claimed.0, None);
+    in_time(&shared);
+
+    // The queue has a new name, by which its claimer is asked once. What is confirmed is not ordered again.
+    *books.left.lock().unwrap() = vec![left("x", Some(&first.name)), left("y+2", Some(&second.name))];
+    let shared = share();
+    let (number, told) = order(&second);
+    assert_eq!(told, b"\x0a\x01p\x12\x03y+2");
+    master.done(number, None);
+    in_time(&shared);
+    in_time(&share());
+
+    // The claimer dies, and its queue goes to the other one, which has one of the same server: it waits.
+    assert!(master.servers.expire(&second.name));
+    *books.left.lock().unwrap() = vec![left("x", Some(&first.name)), left("y+2", None)];
+    in_time(&share());
+    *books.left.lock().unwrap() = vec![left("y+2", None)];
+    let shared = share();
+    let (number, told) = order(&first);
+    assert_eq!(told, b"\x0a\x01p\x12\x03y+2");
+    master.done(number, Some(("java.lang.ClassNotFoundException", "halcyon.ClaimQueue")));
+    in_time(&shared);
+    in_time(&share()); // no server can send it: nothing is ordered
 }

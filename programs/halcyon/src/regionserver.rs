@@ -16,7 +16,7 @@ use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry,
 use halcyon_env::Env;
 use halcyon_regionserver::{
     AdminService, BarrierWork, ClientService, JvmSurroundings, MasterLink, RegionServer,
-    RegionServerSettings, RemoteMaster, RemoteQuotas, ReplicatedWals, WalRoot,
+    RegionServerSettings, RemoteMaster, RemoteQuotas, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -356,7 +356,7 @@ impl Started {
         let shown = root.path.display().to_string();
         let started = RegionServer::start_as(root.env, &root.path, wal_root, settings, name);
         let region_server = started.map_err(|error| format!("the region server cannot start: {error}"))?;
-        region_server.replicate(ReplicatedWals::Own);
+        region_server.replicate_own_wals();
         let hosted = region_server.host_coprocessors(jvm);
         hosted.map_err(|error| format!("the JVM of coprocessors has no thread: {error}"))?;
         let master =

@@ -2,6 +2,7 @@
 //
 //   java -cp JARS Replication.java create ZOOKEEPER               tables r, n:plain and local
 //   java ... peer ZOOKEEPER ID CLUSTER_KEY                        adds a peer
+//   java ... enable|disable ZOOKEEPER ID
 //   java ... write ZOOKEEPER OPERATIONS SEED PREFIX               random operations; repeats what fails
 //   java ... compare ZOOKEEPER ZOOKEEPER SECONDS                  waits until the replicated families are equal
 //   java ... dropped ZOOKEEPER ZOOKEEPER SECONDS                  edits of tables and families that only the first one had
@@ -70,6 +71,8 @@ public class Replication {
       case "peer": peer(args[1], args[2], args[3]); break;
       case "serial": serialIsRefused(args[1], args[2]); break;
       case "remove": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.removeReplicationPeer(args[2]); } break;
+      case "enable": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.enableReplicationPeer(args[2]); } break;
+      case "disable": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.disableReplicationPeer(args[2]); } break;
       case "write": write(args[1], Integer.parseInt(args[2]), Long.parseLong(args[3]), args[4]); break;
       case "compare": compare(args[1], args[2], Integer.parseInt(args[3])); break;
       case "dropped": dropped(args[1], args[2], Integer.parseInt(args[3])); break;
@@ -442,8 +445,9 @@ public class Replication {
         System.out.println("sink ops " + server.getReplicationLoadSink().getTotalOpsProcessed() + " age "
           + server.getReplicationLoadSink().getAgeOfLastAppliedOp());
         for (ReplicationLoadSource source : server.getReplicationLoadSourceList()) {
-          System.out.println("source " + source.getPeerID() + " queue " + source.getSizeOfLogQueue() + " lag " + source.getReplicationLag()
-            + " shipped " + source.getOPsShipped());
+          System.out.println("source " + source.getPeerID() + " at " + server.getServerName() + " queue " + source.getSizeOfLogQueue() + " lag "
+            + source.getReplicationLag() + " shipped " + source.getOPsShipped() + (source.isRecovered() ? " recovered " : " normal ")
+            + source.getQueueId());
         }
       }
     }

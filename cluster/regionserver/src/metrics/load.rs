@@ -80,6 +80,12 @@ impl RegionServer {
         self.sources.stats()
     }
 
+    /// Replication queues of servers that are gone, which were sent to the end since start: how many, and what was sent of them. It is
+    /// not among `source_stats`.
+    pub fn completed_claims(&self) -> (u64, SourceStats) {
+        self.sources.completed_claims()
+    }
+
     /// What came from other clusters since start.
     pub fn sink_stats(&self) -> SinkStats {
         self.sink.stats()

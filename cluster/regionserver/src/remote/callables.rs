@@ -21,6 +21,8 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.";
 
 /// What only masters of Halcyon order: to obey what the root directory says of a replication peer.
 const READ_PEER: &str = "halcyon.ReadPeer";
+/// What only masters of Halcyon order: to send what is left of the replication queue of a server that is gone.
+const CLAIM_QUEUE: &str = "halcyon.ClaimQueue";
 
 /// Before the answer that a replication queue was left to other servers. The master asks its servers in turn, without a
 /// pause, until the dead server has no queue.
@@ -65,6 +67,16 @@ struct ReadPeerParameter {
     peer_id: String,
 }
 
+/// Of `halcyon.ClaimQueue`.
+#[derive(Clone, PartialEq, Message)]
+struct ClaimQueueParameter {
+    #[prost(string, required, tag = "1")]
+    peer_id: String,
+    /// The name of its file.
+    #[prost(string, required, tag = "2")]
+    queue: String,
+}
+
 /// `ClaimReplicationQueueRemoteParameter` of HBase's `MasterProcedure.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct ClaimReplicationQueueParameter {
@@ -101,6 +113,10 @@ fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
         let peer_id = decode::<ReadPeerParameter>(run)?.peer_id;
         // It may wait for the end of a call to the peer.
         return vitals::outside(|| server.sources.read_peer(&peer_id));
+    }
+    if run.class == CLAIM_QUEUE {
+        let ClaimQueueParameter { peer_id, queue } = decode(run)?;
+        return vitals::outside(|| server.claim_queue(&peer_id, &queue));
     }
     match run.class.strip_prefix(PACKAGE) {
         Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),

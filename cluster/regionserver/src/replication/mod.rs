@@ -5,20 +5,26 @@
 //!                   -> sink.rs     regions that are here; through a client what other servers have
 //!                   -> loads.rs    bulk loads: files are copied from the other cluster, and loaded
 //!
-//! master -> sources.rs -> source.rs  one thread for each peer
-//!                      -> wals.rs    which WALs it sends, and the next batch of them
+//! master -> sources.rs -> source.rs  one thread for each peer, and one for each claimed queue
+//!                      -> claims.rs  queues of servers that are gone
+//!                      -> wals.rs    which WALs a source sends, and the next batch of them
 //!                      -> filter.rs  which cells the peer gets
 //!                      -> target.rs  finds the peer and calls ReplicateWALEntry
 //!                      -> deleted.rs edits of what is gone here and there
 //!                      -> queue.rs   what the peer has got, on disk
+//!                      -> holders.rs whose queue a file is
+//!        -> books.rs                 of a cluster's active master: what of servers that are gone was sent
 //! ```
 //!
 //! A mutation keeps its timestamps and tags, and the ids of the clusters that have it. They go into the WAL here, so that a
 //! source of this cluster does not send it back. Checked against `ReplicationSink` of 2.6.4.
 
+mod books;
+mod claims;
 mod deleted;
 mod entries;
 mod filter;
+mod holders;
 mod loads;
 mod queue;
 mod sink;
@@ -35,7 +41,6 @@ pub use sink::SinkStats;
 pub(crate) use sink::{Sink, write_local};
 pub use source::SourceStats;
 pub(crate) use sources::Sources;
-pub use wals::ReplicatedWals;
 
 /// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
 const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";

@@ -1,9 +1,4 @@
-//! What a peer has got of the WALs, on disk: files in `replication/queues` below the root directory.
-//!
-//! `<peer>` is the queue of a standalone server. In a cluster each region server has `<peer>-<server>` for its own WALs; the name is as
-//! in the names of WALs. `<peer>--<master>` is that of an active master, for WALs of servers that are gone. The standalone server or the
-//! active master adopts the queues of servers that are gone, and of former masters. So a former one that thaws can write its own
-//! file only. No id of a peer has a hyphen, and no name of a host begins with one.
+//! What a peer has got of the WALs, on disk: files in `replication/queues` below the root directory, with the names of `holders.rs`.
 //!
 //! ```text
 //! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads
@@ -12,19 +7,27 @@
 //! A WAL that the file does not name is needed as a whole. So nothing has to be written when a WAL begins, and a crash can
 //! only make the peer get something twice. HBase names the needed ones instead, as znodes below `replication/rs`.
 //!
+//! A server claims the queue of one that is gone by a new name for the file. A former holder that thaws writes a file of its old name:
+//! that one is claimed once more, and the peer may get edits twice.
+//!
 //! An HFile is named before it is part of its region, and until the peer has got the bulk load (HBase: `replication/hfile-refs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
-use halcyon_schema::ServerName;
 use halcyon_schema::layout::replication_queues_dir;
 use prost::Message;
 
+use super::holders::Holder;
+use super::wals::server_of;
+
 const FORMAT: u8 = 1;
+
+/// Queues are read anew if one got another holder meanwhile, at most so often.
+const LOADS_MAX: usize = 20;
 
 #[derive(Clone, PartialEq, Message)]
 struct Stored {
@@ -54,61 +57,20 @@ pub(super) struct Queue {
     positions: BTreeMap<String, u64>,
     /// In the order of their loads.
     hfiles: Vec<String>,
-}
-
-/// The name of the queue for WALs of one server.
-pub(super) fn name_of(peer: &str, server: &str) -> String {
-    format!("{peer}-{server}")
-}
-
-/// The name of the queue of an active master, for WALs of servers that are gone.
-pub(super) fn master_name_of(peer: &str, master: &str) -> String {
-    format!("{peer}--{master}")
-}
-
-/// Queues of a peer, by their owners.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Owners {
-    /// Of a standalone server.
-    pub(super) has_plain: bool,
-    /// As in the names of their WALs.
-    pub(super) servers: Vec<String>,
-    pub(super) masters: Vec<String>,
-}
-
-impl Owners {
-    /// Whose queues are there.
-    pub(super) fn of(env: &Env, root: &Path, peer: &str) -> Result<Owners> {
-        let listed = match env.fs.list(&replication_queues_dir(root)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Owners::default()),
-            listed => listed?,
-        };
-        let mut owners = Owners::default();
-        for entry in listed.into_iter().filter(|entry| !entry.is_dir) {
-            let Some(rest) = entry.name.strip_prefix(peer) else { continue };
-            // A file that is being replaced has another name for a moment.
-            let is_server = |name: &str| ServerName::parse(&name.replace("%2C", ",")).is_ok();
-            match (rest.strip_prefix("--"), rest.strip_prefix('-')) {
-                (Some(master), _) if is_server(master) => owners.masters.push(master.to_string()),
-                (None, Some(server)) if is_server(server) => owners.servers.push(server.to_string()),
-                _ => owners.has_plain |= rest.is_empty(),
-            }
-        }
-        Ok(owners)
-    }
-
-    /// The names of all these queues.
-    pub(super) fn names(&self, peer: &str) -> Vec<String> {
-        let servers = self.servers.iter().map(|server| name_of(peer, server));
-        let masters = self.masters.iter().map(|master| master_name_of(peer, master));
-        let plain = self.has_plain.then(|| peer.to_string());
-        plain.into_iter().chain(servers).chain(masters).collect()
-    }
+    /// The file does not have all of this.
+    is_unsaved: bool,
 }
 
 /// Whether anyone has noted, here and not in a cluster of HBase, what a peer has got.
 pub fn has_replication_queue(env: &Env, root: &Path, peer: &str) -> Result<bool> {
-    Ok(Owners::of(env, root, peer)? != Owners::default())
+    Ok(!Holder::all(env, root, peer)?.is_empty())
+}
+
+/// Whether a server's queues of a peer say that a WAL is needed; `None`: it has none of its own.
+pub(super) fn is_needed_by(queues: &[(Holder, Queue)], wal: &str) -> Option<bool> {
+    let server = server_of(wal);
+    let of_server = queues.iter().filter(|(holder, _)| holder.server() == Some(server));
+    of_server.map(|(_, queue)| !queue.is_done(wal)).reduce(|one, other| one || other)
 }
 
 /// How far a batch goes.
@@ -138,7 +100,24 @@ impl Queue {
             done: stored.done.into_iter().collect(),
             positions: positions.collect(),
             hfiles: stored.hfiles,
+            is_unsaved: false,
         }))
+    }
+
+    /// All queues of a peer that are there at one moment. `Busy` if they change too often meanwhile.
+    pub(super) fn load_all(env: &Env, root: &Path, peer: &str) -> Result<Vec<(Holder, Queue)>> {
+        for _ in 0..LOADS_MAX {
+            let holders = Holder::all(env, root, peer)?;
+            let mut queues = Vec::with_capacity(holders.len());
+            for holder in &holders {
+                let queue = Queue::load(env, root, &holder.name(peer))?;
+                queues.extend(queue.map(|queue| (holder.clone(), queue)));
+            }
+            if queues.len() == holders.len() && Holder::all(env, root, peer)? == holders {
+                return Ok(queues);
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, format!("the queues of peer {peer} change while they are read")))
     }
 
     /// A new queue, durable, for all WALs but these.
@@ -146,7 +125,8 @@ impl Queue {
         let dir = replication_queues_dir(root);
         env.fs.create_dir_all(&dir)?;
         let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
-        let queue = Queue { env: env.clone(), path: dir.join(name), done, positions, hfiles: Vec::new() };
+        let (env, path) = (env.clone(), dir.join(name));
+        let mut queue = Queue { env, path, done, positions, hfiles: Vec::new(), is_unsaved: true };
         queue.save()?;
         Ok(queue)
     }
@@ -160,9 +140,33 @@ impl Queue {
         }
     }
 
-    /// Of its file.
-    pub(super) fn name(&self) -> String {
-        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    /// Gives the file another name, durably. One that is there is not replaced (`AlreadyExists` of the file system). After an error the
+    /// file may have the one name or the other.
+    pub(super) fn rename(&mut self, name: &str) -> Result<()> {
+        let to = self.path.with_file_name(name);
+        self.env.fs.rename(&self.path, &to)?;
+        if let Some(dir) = to.parent() {
+            self.env.fs.sync_dir(dir)?;
+        }
+        self.path = to;
+        Ok(())
+    }
+
+    /// Creates a queue of its own for the WALs of one server, durably, with what is known here of these. One that is there stays.
+    pub(super) fn divide(&self, server: &str, name: &str) -> Result<()> {
+        let of_server = |wal: &String| server_of(wal) == server;
+        let part = Queue {
+            env: self.env.clone(),
+            path: self.path.with_file_name(name),
+            done: self.done.iter().filter(|wal| of_server(wal)).cloned().collect(),
+            positions: self.positions.clone().into_iter().filter(|(wal, _)| of_server(wal)).collect(),
+            hfiles: self.hfiles.clone(), // it is not known which of them
+            is_unsaved: true,
+        };
+        match self.env.fs.put_new(&part.path, &part.encoded()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            created => Ok(created?),
+        }
     }
 
     /// Takes over, durably, what is known of the WALs of a server that is gone. May run twice.
@@ -204,9 +208,14 @@ impl Queue {
         let hfiles_before = self.hfiles.len();
         self.hfiles.retain(|name| !reached.hfiles.contains(name));
         let durably = durably || self.hfiles.len() < hfiles_before;
-        self.done.retain(|wal| there.contains(wal));
-        self.positions.retain(|wal, _| there.contains(wal));
+        self.forget_all_but(there);
+        self.is_unsaved = true;
         if durably || !reached.finished.is_empty() { self.save() } else { Ok(()) }
+    }
+
+    /// Writes the file again if it does not have all of this.
+    pub(super) fn save_if_changed(&mut self) -> Result<()> {
+        if self.is_unsaved { self.save() } else { Ok(()) }
     }
 
     /// HFiles that the peer has still to copy, oldest first.
@@ -221,7 +230,29 @@ impl Queue {
         self.save()
     }
 
-    fn save(&self) -> Result<()> {
+    /// Forgets, durably, all HFiles.
+    pub(super) fn forget_hfiles(&mut self) -> Result<()> {
+        if self.hfiles.is_empty() {
+            return Ok(());
+        }
+        self.hfiles.clear();
+        self.save()
+    }
+
+    /// Forgets WALs whose files are gone. That is durable with the next change.
+    pub(super) fn forget_all_but(&mut self, there: &HashSet<String>) {
+        self.done.retain(|wal| there.contains(wal));
+        self.positions.retain(|wal, _| there.contains(wal));
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.is_unsaved = true;
+        self.env.fs.replace(&self.path, &self.encoded())?;
+        self.is_unsaved = false;
+        Ok(())
+    }
+
+    fn encoded(&self) -> Vec<u8> {
         let positions = self.positions.iter();
         let stored = Stored {
             done: self.done.iter().cloned().collect(),
@@ -230,7 +261,7 @@ impl Queue {
         };
         let mut bytes = vec![FORMAT];
         stored.encode(&mut bytes).expect("a Vec grows as needed");
-        Ok(self.env.fs.replace(&self.path, &bytes)?)
+        bytes
     }
 }
 
@@ -310,38 +341,45 @@ mod tests {
     }
 
     #[test]
-    fn queues_of_servers_that_are_gone_are_adopted() {
-        let fs = SimFileSystem::new();
-        let (env, server) = (fs.env(), "h-1.x%2C16020%2C7");
+    fn a_queue_is_claimed_divided_and_adopted() {
+        let server = "h-1.x%2C16020%2C7";
         let wal = |number: u32| format!("{server}.{number}");
-        let mut own = Queue::create(&env, root(), &name_of("p", server), vec![wal(1), wal(2)]).unwrap();
-        let all = there(&[&wal(1), &wal(2), &wal(3), &wal(4)]);
-        own.advance(&reached(&[&wal(3)], Some((&wal(4), 50))), &all, true).unwrap();
-        own.add_hfiles(&["a".to_string()]).unwrap();
-        for other in
-            [name_of("p2", server), "p-no-server".to_string(), format!("p-{server}.tmp"), "p--x".to_string()]
-        {
-            Queue::create(&env, root(), &other, Vec::new()).unwrap();
-        }
-        let servers = vec![server.to_string()];
-        let expected = Owners { servers: servers.clone(), ..Owners::default() };
-        assert_eq!(Owners::of(&env, root(), "p").unwrap(), expected);
+        let all = there(&[&wal(1), &wal(2), &wal(3), &wal(4), "o.1"]);
+        for mode in CrashMode::ALL {
+            let fs = SimFileSystem::new();
+            let env = fs.env();
+            let mut own = Queue::create(&env, root(), "p-a", vec![wal(1), wal(2)]).unwrap();
+            own.advance(&reached(&[&wal(3)], Some((&wal(4), 50))), &all, true).unwrap();
+            own.add_hfiles(&["a".to_string()]).unwrap();
+            own.rename("p-a+b").unwrap();
+            let fs = fs.crash(mode, 1);
+            let env = fs.env();
+            assert!(Queue::load(&env, root(), "p-a").unwrap().is_none());
+            let mut claimed = Queue::load(&env, root(), "p-a+b").unwrap().unwrap();
+            assert_eq!(claimed.offset(&wal(4)), 50);
+            Queue::create(&env, root(), "p-a", Vec::new()).unwrap();
+            assert!(claimed.rename("p-a").is_err(), "another file is not replaced");
 
-        let mut queue = Queue::create(&env, root(), "p", vec!["o.1".to_string()]).unwrap();
-        queue.advance(&reached(&[], Some((&wal(3), 9))), &there(&["o.1", &wal(3)]), true).unwrap();
-        Queue::create(&env, root(), &master_name_of("p", server), Vec::new()).unwrap();
-        let expected = Owners { has_plain: true, servers: servers.clone(), masters: servers };
-        let owners = Owners::of(&env, root(), "p").unwrap();
-        assert_eq!(owners, expected);
-        let mut names = owners.names("p");
-        names.sort();
-        assert_eq!(names, ["p".to_string(), master_name_of("p", server), name_of("p", server)]);
-        for _ in 0..2 {
-            queue.adopt(Queue::load(&env, root(), &name_of("p", server)).unwrap().unwrap()).unwrap();
+            let mut books = Queue::create(&env, root(), "p", vec!["o.1".to_string()]).unwrap();
+            books.advance(&reached(&[], Some((&wal(3), 9))), &all, true).unwrap();
+            for _ in 0..2 {
+                books.adopt(Queue::load(&env, root(), "p-a+b").unwrap().unwrap()).unwrap();
+            }
+            let books = Queue::load(&env, root(), "p").unwrap().unwrap();
+            assert!(["o.1", &wal(1), &wal(2), &wal(3)].iter().all(|wal| books.is_done(wal)));
+            assert_eq!((books.offset(&wal(3)), books.offset(&wal(4)), books.hfiles().len()), (0, 50, 1));
+            books.divide(server, "p-c").unwrap();
+            let fs = fs.crash(mode, 2);
+            let mut books = Queue::load(&fs.env(), root(), "p").unwrap().unwrap();
+            let part = Queue::load(&fs.env(), root(), "p-c").unwrap().expect("it was durable");
+            assert!(part.is_done(&wal(3)) && !part.is_done("o.1"));
+            assert_eq!((part.offset(&wal(4)), part.hfiles()), (50, books.hfiles()));
+            books.divide("o", "p-c").unwrap();
+            let part = Queue::load(&fs.env(), root(), "p-c").unwrap().unwrap();
+            assert!(part.is_done(&wal(3)), "one that is there stays");
+            books.forget_hfiles().unwrap();
+            assert!(Queue::load(&fs.env(), root(), "p").unwrap().unwrap().hfiles().is_empty());
         }
-        let queue = Queue::load(&env, root(), "p").unwrap().unwrap();
-        assert!(["o.1", &wal(1), &wal(2), &wal(3)].iter().all(|wal| queue.is_done(wal)));
-        assert_eq!((queue.offset(&wal(3)), queue.offset(&wal(4)), queue.hfiles().len()), (0, 50, 1));
     }
 
     #[test]

@@ -16,15 +16,16 @@ use halcyon_cell::{ErrorKind, Result};
 use halcyon_contract::PeerDescription;
 use halcyon_env::Mutex;
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterUuid, TableName, layout};
+use halcyon_schema::{ClusterUuid, TableName};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
-use super::queue::{Owners, Queue, Reached, master_name_of, name_of};
+use super::holders::Holder;
+use super::queue::{Queue, Reached};
 use super::target::{Sender, Target};
-use super::wals::{Batch, ReplicatedWals, Wals};
+use super::wals::{Batch, Wals, Whose};
 use crate::regions::resources::RegionResources;
 
 /// How often it is looked whether there is something new to send.
@@ -64,7 +65,11 @@ struct Numbers {
 /// What a source has sent since start, besides what servers report to the master (HBase: `MetricsReplicationSourceSource`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    pub peer_id: String,
+    /// Of the queue: the peer's, or `<peer>-<server>` if the queue is that of a server that is gone.
+    pub queue_id: String,
+    /// WAL entries that the peer has applied, and all that were read.
+    pub shipped_ops: u64,
+    pub read_edits: u64,
     /// Requests that the peer has applied, bytes of their cells, and HFiles of their bulk loads.
     pub shipped_batches: u64,
     pub shipped_bytes: u64,
@@ -79,17 +84,34 @@ pub struct SourceStats {
     pub queued_hfiles: u64,
 }
 
+impl SourceStats {
+    /// Adds what another source has sent.
+    pub(super) fn add(&mut self, other: &SourceStats) {
+        self.shipped_ops += other.shipped_ops;
+        self.read_edits += other.read_edits;
+        self.shipped_batches += other.shipped_batches;
+        self.shipped_bytes += other.shipped_bytes;
+        self.shipped_hfiles += other.shipped_hfiles;
+        self.failed_batches += other.failed_batches;
+        self.filtered_edits += other.filtered_edits;
+        self.completed_wals += other.completed_wals;
+    }
+}
+
 /// See the head of the file.
 pub(crate) struct Source {
     id: String,
+    queue_id: String,
     resources: Arc<RegionResources>,
-    whose: ReplicatedWals,
+    whose: Whose,
     own: ClusterUuid,
     sender: Sender,
     orders: watch::Sender<Orders>,
     queue: Mutex<Queue>,
     numbers: Numbers,
     is_running: AtomicBool,
+    /// Everything was sent, and nothing will follow: the server is gone whose WALs they are.
+    has_finished: AtomicBool,
 }
 
 /// Why a pass ended.
@@ -105,7 +127,7 @@ enum Pass {
 
 impl Source {
     pub(super) fn new(
-        (resources, whose): (&Arc<RegionResources>, ReplicatedWals),
+        (resources, whose): (&Arc<RegionResources>, Whose),
         (own, sender): (ClusterUuid, Sender),
         peer: &PeerDescription,
         queue: Queue,
@@ -113,8 +135,13 @@ impl Source {
         let orders = Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
         let numbers = Numbers::default();
         numbers.last_shipped_ms.store(resources.env.clock.now_ms(), Ordering::Relaxed);
+        let queue_id = match &whose {
+            Whose::Gone(server) => format!("{}-{}", peer.id, server.replace("%2C", ",")),
+            Whose::All | Whose::Own => peer.id.clone(),
+        };
         Source {
             id: peer.id.clone(),
+            queue_id,
             resources: Arc::clone(resources),
             whose,
             own,
@@ -123,7 +150,13 @@ impl Source {
             queue: Mutex::new(queue),
             numbers,
             is_running: AtomicBool::new(false),
+            has_finished: AtomicBool::new(false),
         }
+    }
+
+    /// Whether everything of a server that is gone was sent. Then the thread ends.
+    pub(super) fn has_finished(&self) -> bool {
+        self.has_finished.load(Ordering::Acquire)
     }
 
     pub(super) fn change(&self, peer: &PeerDescription) {
@@ -173,8 +206,8 @@ impl Source {
             time_stamp_of_last_shipped_op: numbers.last_shipped_ms.load(Ordering::Relaxed).max(0) as u64,
             replication_lag: lag_ms,
             time_stamp_of_next_to_replicate: Some(next_ms),
-            queue_id: Some(self.id.clone()),
-            recovered: Some(false),
+            queue_id: Some(self.queue_id.clone()),
+            recovered: Some(matches!(self.whose, Whose::Gone(_))),
             running: Some(self.is_running.load(Ordering::Relaxed)),
             edits_since_restart: Some(get(&numbers.shipped_ops) > 0),
             edits_read: Some(get(&numbers.read_edits)),
@@ -185,7 +218,9 @@ impl Source {
     pub(super) fn stats(&self) -> SourceStats {
         let (get, numbers) = (|number: &AtomicU64| number.load(Ordering::Relaxed), &self.numbers);
         SourceStats {
-            peer_id: self.id.clone(),
+            queue_id: self.queue_id.clone(),
+            shipped_ops: get(&numbers.shipped_ops),
+            read_edits: get(&numbers.read_edits),
             shipped_batches: get(&numbers.shipped_batches),
             shipped_bytes: get(&numbers.shipped_bytes),
             shipped_hfiles: get(&numbers.shipped_hfiles),
@@ -207,7 +242,7 @@ impl Source {
         let mut failures = 0;
         loop {
             let now = orders.borrow_and_update().clone();
-            if now.has_ended {
+            if now.has_ended || self.has_finished() {
                 return;
             }
             let mut pause = Duration::MAX;
@@ -234,7 +269,7 @@ impl Source {
         }
     }
 
-    /// Sends until other orders come.
+    /// Sends until other orders come, or all is sent of a server that is gone.
     async fn send_all(
         &self,
         orders: &Orders,
@@ -256,6 +291,12 @@ impl Source {
                 Ok(Pass::Moved) => *failures = 0,
                 Ok(Pass::AtEnd) => {
                     *failures = 0;
+                    if matches!(self.whose, Whose::Gone(_)) {
+                        self.queue.lock().save_if_changed()?;
+                        tracing::info!(queue = self.queue_id, "all that a server left for a peer is sent");
+                        self.has_finished.store(true, Ordering::Release);
+                        return Ok(());
+                    }
                     self.is_running.store(true, Ordering::Relaxed);
                     let _ =
                         tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
@@ -266,30 +307,20 @@ impl Source {
         }
     }
 
-    /// The WALs that are there, after those of servers that are gone were adopted: the queue forgets WALs that no list has.
+    /// The WALs that are there, after all other queues were adopted: the queue forgets WALs that no list has.
     fn list(&self) -> Result<Wals> {
-        if self.whose != ReplicatedWals::Own {
+        if self.whose == Whose::All {
             self.adopt()?;
         }
-        Wals::list(&self.resources, self.whose, &self.id)
+        Wals::list(&self.resources, &self.whose)
     }
 
-    /// Adopts the queues of servers that are gone: their WALs have been split and moved away. Also those of former masters, and of the
-    /// standalone server that was here before. One that thaws after that can write its queue once more; then it is adopted once
-    /// more, and the peer may get something twice.
+    /// Adopts what a cluster of several servers has left to a standalone one.
     fn adopt(&self) -> Result<()> {
         let (env, root) = (&self.resources.env, &self.resources.root);
-        let owners = Owners::of(env, root, &self.id)?;
-        let own = self.queue.lock().name();
-        let mut names: Vec<String> =
-            owners.masters.iter().map(|master| master_name_of(&self.id, master)).collect();
-        names.extend(owners.has_plain.then(|| self.id.clone()));
-        for server in owners.servers {
-            if self.whose == ReplicatedWals::All || self.is_gone(&server)? {
-                names.push(name_of(&self.id, &server));
-            }
-        }
-        for name in names.into_iter().filter(|name| *name != own) {
+        for holder in Holder::all(env, root, &self.id)?.into_iter().filter(|holder| *holder != Holder::Alone)
+        {
+            let name = holder.name(&self.id);
             if let Some(gone) = Queue::load(env, root, &name)? {
                 self.queue.lock().adopt(gone)?;
                 Queue::remove(env, root, &name)?;
@@ -297,14 +328,6 @@ impl Source {
             }
         }
         Ok(())
-    }
-
-    /// Whether the WALs of a server have been split and moved away.
-    fn is_gone(&self, server: &str) -> Result<bool> {
-        let (env, root) = self.resources.wals();
-        let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
-        let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
-        Ok(!env.fs.exists(&dir)? && !env.fs.exists(&splitting)?)
     }
 
     async fn send_next(

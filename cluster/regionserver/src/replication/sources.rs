@@ -1,9 +1,10 @@
 //! The sources of a server, one for each peer, and what the master tells and asks of them.
 //!
 //! A server that is one of several sends the edits of its own WALs. It reads the peers from their files, when it starts and when the
-//! master says that one has changed.
+//! master says that one has changed. By order of the master it also claims queues of servers that are gone (`claims.rs`).
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -15,10 +16,11 @@ use halcyon_schema::{ClusterId, ClusterUuid, ServerName, TableName, layout, peer
 use tokio::runtime::Handle;
 
 use super::filter::PeerFilter;
-use super::queue::{Owners, Queue, master_name_of, name_of};
+use super::holders::Holder;
+use super::queue::{Queue, is_needed_by};
 use super::source::{Source, SourceStats};
 use super::target::{FileDirs, Sender, Target};
-use super::wals::{ReplicatedWals, Wals, begin_of, server_of};
+use super::wals::{Wals, Whose, begin_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
 
@@ -27,26 +29,54 @@ use crate::regions::resources::RegionResources;
 /// *Thread safety*: shared freely. The lock is held over the beginning and removal of sources, which the master does one after
 /// the other, and for look-ups.
 pub(crate) struct Sources {
-    resources: Arc<RegionResources>,
+    pub(super) resources: Arc<RegionResources>,
     /// As in the names of its WALs.
-    server: String,
-    whose: OnceLock<ReplicatedWals>,
+    pub(super) server: String,
+    is_one_of_several: AtomicBool,
     threads: OnceLock<Handle>,
-    all: Mutex<All>,
+    pub(super) all: Mutex<All>,
     /// Held while a peer is read and obeyed, so that what was read last is obeyed last.
-    reading: Mutex<()>,
+    pub(super) reading: Mutex<()>,
 }
 
 #[derive(Default)]
-struct All {
+pub(super) struct All {
     by_peer: BTreeMap<String, Running>,
-    have_ended: bool,
+    /// Sources of queues that were claimed, by peer and server.
+    pub(super) claims: BTreeMap<(String, String), Running>,
+    pub(super) have_ended: bool,
+    /// Claimed queues that were sent to the end, and what was sent of them.
+    completed_claims: (u64, SourceStats),
 }
 
-struct Running {
-    source: Arc<Source>,
+pub(super) struct Running {
+    pub(super) source: Arc<Source>,
     /// `None`: the server has no threads for calls yet.
     thread: Option<JoinHandle<()>>,
+}
+
+impl All {
+    fn running(&self) -> impl Iterator<Item = &Running> {
+        self.by_peer.values().chain(self.claims.values())
+    }
+
+    /// Forgets sources of servers that are gone which have sent everything.
+    pub(super) fn forget_finished(&mut self) {
+        let (count, sum) = &mut self.completed_claims;
+        self.claims.retain(|_, running| {
+            let has_finished = running.source.has_finished();
+            if has_finished {
+                *count += 1;
+                sum.add(&running.source.stats());
+            }
+            !has_finished
+        });
+    }
+
+    fn take_claims(&mut self, peer: &str) -> Vec<Running> {
+        let keys: Vec<_> = self.claims.keys().filter(|(of, _)| of == peer).cloned().collect();
+        keys.iter().filter_map(|key| self.claims.remove(key)).collect()
+    }
 }
 
 impl Sources {
@@ -54,20 +84,20 @@ impl Sources {
         Sources {
             resources: Arc::clone(resources),
             server: server.to_string().replace(',', "%2C"),
-            whose: OnceLock::new(),
+            is_one_of_several: AtomicBool::new(false),
             threads: OnceLock::new(),
             all: Mutex::default(),
             reading: Mutex::default(),
         }
     }
 
-    /// Without a call all WALs are sent. The first call counts; it comes before any peer is known.
-    pub(crate) fn send_wals(&self, whose: ReplicatedWals) {
-        let _ = self.whose.set(whose);
+    /// Only the WALs of this server are sent: it is one of several. Comes before any peer is known.
+    pub(crate) fn send_own_wals(&self) {
+        self.is_one_of_several.store(true, Ordering::Relaxed);
     }
 
-    fn whose(&self) -> ReplicatedWals {
-        self.whose.get().copied().unwrap_or_default()
+    fn whose(&self) -> Whose {
+        if self.is_one_of_several.load(Ordering::Relaxed) { Whose::Own } else { Whose::All }
     }
 
     /// Has the edits of this server sent to all peers that are there. A peer that cannot be obeyed gets nothing from here.
@@ -95,16 +125,17 @@ impl Sources {
 
     fn queue_name(&self, peer: &str) -> String {
         match self.whose() {
-            ReplicatedWals::Own => name_of(peer, &self.server),
-            ReplicatedWals::OfGoneServers => master_name_of(peer, &self.server),
-            ReplicatedWals::All => peer.to_string(),
+            Whose::All => Holder::Alone.name(peer),
+            _ => Holder::Server(self.server.clone()).name(peer),
         }
     }
 
     /// Calls to peers run on the threads of this runtime. The first one stays.
     pub(crate) fn work_on(&self, threads: Handle) {
         let _ = self.threads.set(threads);
-        for running in self.all.lock().by_peer.values_mut() {
+        let mut all = self.all.lock();
+        let All { by_peer, claims, .. } = &mut *all;
+        for running in by_peer.values_mut().chain(claims.values_mut()) {
             if let Err(error) = self.start(running) {
                 tracing::error!(%error, "nothing is sent to a peer until the next start");
             }
@@ -123,27 +154,46 @@ impl Sources {
     }
 
     pub(crate) fn stats(&self) -> Vec<SourceStats> {
-        self.all.lock().by_peer.values().map(|running| running.source.stats()).collect()
+        self.all.lock().running().map(|running| running.source.stats()).collect()
+    }
+
+    /// Queues of servers that are gone, which were claimed and sent to the end since start, and what was sent of them.
+    pub(crate) fn completed_claims(&self) -> (u64, SourceStats) {
+        let mut all = self.all.lock();
+        all.forget_finished();
+        all.completed_claims.clone()
     }
 
     /// As servers report it to the master.
     pub(crate) fn loads(&self) -> Vec<pb::ReplicationLoadSource> {
         let now_ms = self.resources.env.clock.now_ms();
-        self.all.lock().by_peer.values().map(|running| running.source.load(now_ms)).collect()
+        let mut all = self.all.lock();
+        all.forget_finished();
+        all.running().map(|running| running.source.load(now_ms)).collect()
     }
 
     /// Has all sources end, soon. No other one begins.
     pub(crate) fn end(&self) {
         let mut all = self.all.lock();
         all.have_ended = true;
-        all.by_peer.values().for_each(|running| running.source.end());
+        all.running().for_each(|running| running.source.end());
     }
 
     /// Ends all sources, and waits for their threads. What the peers have got is noted already.
     pub(crate) fn stop(&self) {
         self.end();
-        let ended = std::mem::take(&mut self.all.lock().by_peer);
-        ended.into_values().for_each(Running::join);
+        let mut all = self.all.lock();
+        let (ended, claims) = (std::mem::take(&mut all.by_peer), std::mem::take(&mut all.claims));
+        drop(all);
+        ended.into_values().chain(claims.into_values()).for_each(Running::join);
+    }
+
+    /// A source of this server, with its thread.
+    pub(super) fn begin(&self, whose: Whose, peer: &PeerDescription, queue: Queue) -> Result<Running> {
+        let source = Arc::new(Source::new((&self.resources, whose), self.sender()?, peer, queue));
+        let mut running = Running { source, thread: None };
+        self.start(&mut running)?;
+        Ok(running)
     }
 
     fn start(&self, running: &mut Running) -> Result<()> {
@@ -177,20 +227,14 @@ impl Sources {
     }
 }
 
-impl Sources {
-    /// The queues that servers of a cluster have for these peers, by peer and server. A standalone server has none beside its own.
-    fn queues_of_servers(&self, peer_ids: &[String]) -> Result<BTreeMap<(String, String), Queue>> {
-        let (env, root) = (&self.resources.env, &self.resources.root);
-        let mut queues = BTreeMap::new();
-        for peer in peer_ids {
-            for server in Owners::of(env, root, peer)?.servers {
-                if let Some(queue) = Queue::load(env, root, &name_of(peer, &server))? {
-                    queues.insert((peer.clone(), server), queue);
-                }
-            }
-        }
-        Ok(queues)
+/// `Invalid` if a server cannot send what a peer is to get.
+pub(super) fn check(peer: &PeerDescription, is_one_of_several: bool) -> Result<()> {
+    Target::new(peer.config.clusterkey())?;
+    PeerFilter::new(&peer.config, false)?;
+    if peer.config.serial() && is_one_of_several {
+        return Err(Error::invalid("serial peers of a cluster of several servers are not supported"));
     }
+    Ok(())
 }
 
 impl Running {
@@ -208,24 +252,22 @@ impl ReplicationSources for Sources {
         if Queue::load(env, root, &name)?.is_some() {
             return Ok(());
         }
-        let closed = Wals::list(&self.resources, self.whose(), peer_id)?.closed()?;
+        let closed = Wals::list(&self.resources, &self.whose())?.closed()?;
         Queue::create(env, root, &name, closed).map(|_| ())
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
-        Target::new(peer.config.clusterkey())?;
-        PeerFilter::new(&peer.config, false)?;
         let whose = self.whose();
-        if peer.config.serial() && whose != ReplicatedWals::All {
-            return Err(Error::invalid("serial peers of a cluster of several servers are not supported"));
-        }
-        if whose == ReplicatedWals::Own {
+        check(peer, whose == Whose::Own)?;
+        if whose == Whose::Own {
             self.begin_queue(&peer.id)?;
         }
         let mut all = self.all.lock();
         if all.have_ended {
             return Err(Error::new(ErrorKind::Stopping, "the server is going down"));
         }
+        let claims = all.claims.iter().filter(|((of, _), _)| *of == peer.id);
+        claims.for_each(|(_, running)| running.source.change(peer));
         if let Some(running) = all.by_peer.get(&peer.id) {
             running.source.change(peer);
             return Ok(());
@@ -236,40 +278,42 @@ impl ReplicationSources for Sources {
             Some(queue) => queue,
             None => Queue::create(env, root, &name, Vec::new())?,
         };
-        let source = Arc::new(Source::new((&self.resources, whose), self.sender()?, peer, queue));
-        let mut running = Running { source, thread: None };
-        self.start(&mut running)?;
+        let running = self.begin(whose, peer, queue)?;
         all.by_peer.insert(peer.id.clone(), running);
         Ok(())
     }
 
     fn peer_removed(&self, peer_id: &str) -> Result<()> {
-        let running = self.all.lock().by_peer.remove(peer_id);
-        if let Some(running) = running {
-            running.source.end();
-            running.join();
-        }
+        let mut all = self.all.lock();
+        let running = all.by_peer.remove(peer_id);
+        let ended: Vec<Running> = running.into_iter().chain(all.take_claims(peer_id)).collect();
+        drop(all);
+        ended.iter().for_each(|running| running.source.end());
+        ended.into_iter().for_each(Running::join);
         let (env, root) = (&self.resources.env, &self.resources.root);
-        if self.whose() != ReplicatedWals::Own {
-            for name in Owners::of(env, root, peer_id)?.names(peer_id) {
-                Queue::remove(env, root, &name)?;
+        let whose = self.whose();
+        for holder in Holder::all(env, root, peer_id)? {
+            let is_own = matches!(&holder, Holder::Claimer { by, .. } if *by == self.server);
+            if whose == Whose::All || is_own {
+                Queue::remove(env, root, &holder.name(peer_id))?;
             }
         }
         Queue::remove(env, root, &self.queue_name(peer_id))
     }
 
     fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
-        // Before the own queues: one that is adopted meanwhile is in those.
-        let of_servers = self.queues_of_servers(peer_ids)?;
-        let all = self.all.lock();
-        let is_needed = |name: &String| {
-            let by = |peer: &String| match of_servers.get(&(peer.clone(), server_of(name).to_string())) {
-                Some(queue) => !queue.is_done(name),
-                None => all.by_peer.get(peer).is_none_or(|running| running.source.needs(name)),
-            };
-            begin_of(name).is_some() && peer_ids.iter().any(by)
-        };
-        Ok(names.iter().filter(|name| is_needed(name)).cloned().collect())
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        let mut needed = HashSet::new();
+        for peer in peer_ids {
+            // Before the own queue: one that is adopted meanwhile is in that.
+            let queues = Queue::load_all(env, root, peer)?;
+            let all = self.all.lock();
+            let own = all.by_peer.get(peer);
+            let by_own = |name: &str| own.is_none_or(|running| running.source.needs(name));
+            let is_needed = |name: &str| is_needed_by(&queues, name).unwrap_or_else(|| by_own(name));
+            needed.extend(names.iter().filter(|name| begin_of(name).is_some() && is_needed(name)).cloned());
+        }
+        Ok(needed)
     }
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
@@ -277,9 +321,8 @@ impl ReplicationSources for Sources {
         let mut needed = Vec::new();
         // Before the own queues: one that is adopted meanwhile is in those.
         for peer in peer_ids {
-            for name in Owners::of(env, root, peer)?.names(peer) {
-                needed.extend(Queue::load(env, root, &name)?.iter().flat_map(Queue::hfiles).cloned());
-            }
+            let queues = Queue::load_all(env, root, peer)?;
+            needed.extend(queues.iter().flat_map(|(_, queue)| queue.hfiles()).cloned());
         }
         let all = self.all.lock();
         let running = peer_ids.iter().filter_map(|peer| all.by_peer.get(peer));

@@ -1,4 +1,4 @@
-//! The WALs whose edits a server sends: all of them where it is alone, those of its own, or those of servers that are gone.
+//! The WALs whose edits a source sends: all of them where the server is alone, those of its own, or those of a server that is gone.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,7 +12,7 @@ use halcyon_schema::{ClusterUuid, layout};
 use halcyon_wal::WalReader;
 
 use super::filter::{PeerFilter, load_of};
-use super::queue::{Owners, Queue, Reached};
+use super::queue::{Queue, Reached};
 use crate::regions::resources::RegionResources;
 
 /// Entries and bytes of a batch (HBase: `replication.source.nb.capacity`, and a quarter of
@@ -22,19 +22,15 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// So much is read of WALs without a look at whether the source is to stop.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// So long a master does not look for WALs of servers that have died since.
-const GONE_LOOK_PERIOD_NS: u64 = 2_000_000_000;
-
-/// Whose WALs a server sends to peers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplicatedWals {
+/// Whose WALs a source sends to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
     /// All: there is no other server.
-    #[default]
     All,
     /// Those of the server itself, which is one of several.
     Own,
-    /// Those of region servers that are gone. The server is part of the active master.
-    OfGoneServers,
+    /// Those of a server that is gone, and whose queue was claimed. All of them are archived.
+    Gone(String),
 }
 
 /// When the WAL was begun, of its name; `None` if it is no WAL of tables.
@@ -49,8 +45,7 @@ pub(super) struct Wals {
     files: Vec<File>,
     /// The WAL that was written then; `None` if none of the files is being written.
     current: Option<String>,
-    whose: ReplicatedWals,
-    listed_ns: u64,
+    whose: Whose,
 }
 
 struct File {
@@ -112,28 +107,27 @@ fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
 impl Wals {
     /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet. There are
     /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
-    pub(super) fn list(resources: &Arc<RegionResources>, whose: ReplicatedWals, peer: &str) -> Result<Wals> {
-        let listed_ns = resources.env.clock.monotonic_ns();
-        let mut wals =
-            Wals { resources: Arc::clone(resources), files: Vec::new(), current: None, whose, listed_ns };
-        if whose == ReplicatedWals::OfGoneServers {
-            wals.in_all_roots(add_archived)?;
-            // The others are sent by the servers that have those queues, or will be when these are adopted.
-            let others = Owners::of(&resources.env, &resources.root, peer)?.servers;
-            wals.files.retain(|file| !others.iter().any(|server| server == file.server()));
+    pub(super) fn list(resources: &Arc<RegionResources>, whose: &Whose) -> Result<Wals> {
+        let (resources, whose) = (Arc::clone(resources), whose.clone());
+        let mut wals = Wals { resources, files: Vec::new(), current: None, whose };
+        if let Whose::Gone(server) = &wals.whose {
+            let roots = roots_of(&wals.resources);
+            roots.into_iter().try_for_each(|(env, root)| add_archived(env, root, &mut wals.files))?;
+            wals.files.retain(|file| file.server() == server);
         } else {
-            let Some((current, _)) = acknowledged(resources) else { return Ok(wals) };
+            let Some((current, _)) = acknowledged(&wals.resources) else { return Ok(wals) };
             let server = server_of(&current).to_string();
-            match whose {
-                ReplicatedWals::Own => {
-                    wals.in_all_roots(|env, root, files| {
-                        let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
-                        add_files(env, &dir, true, files)?;
-                        add_archived(env, root, files)
-                    })?;
-                    wals.files.retain(|file| file.server() == server);
+            let own_dir = server.replace("%2C", ",");
+            for (env, root) in roots_of(&wals.resources) {
+                if wals.whose == Whose::All {
+                    list_in(env, root, &mut wals.files)?;
+                } else {
+                    add_files(env, &layout::wals_dir(root).join(&own_dir), true, &mut wals.files)?;
+                    add_archived(env, root, &mut wals.files)?;
                 }
-                _ => wals.in_all_roots(list_in)?,
+            }
+            if wals.whose == Whose::Own {
+                wals.files.retain(|file| file.server() == server);
             }
             let begin = begin_of(&current);
             wals.files.retain(|file| file.server() != server || begin_of(&file.name) <= begin);
@@ -148,24 +142,13 @@ impl Wals {
         Ok(wals)
     }
 
-    /// Adds what is found below the root of the WALs, and below that of the tables if it is another one.
-    fn in_all_roots(&mut self, list: impl Fn(&Env, &Path, &mut Vec<File>) -> Result<()>) -> Result<()> {
-        let resources = Arc::clone(&self.resources);
-        let (wal_env, wal_root) = resources.wals();
-        list(wal_env, wal_root, &mut self.files)?;
-        match resources.wal_root.is_some() {
-            true => list(&resources.env, &resources.root, &mut self.files),
-            false => Ok(()),
-        }
-    }
-
     pub(super) fn names(&self) -> HashSet<String> {
         self.files.iter().map(|file| file.name.clone()).collect()
     }
 
     /// All but the one that is written now. `Busy` if that is not known at the moment.
     pub(super) fn closed(&self) -> Result<Vec<String>> {
-        if self.current.is_none() && self.whose != ReplicatedWals::OfGoneServers {
+        if self.current.is_none() {
             return Err(Error::new(ErrorKind::Busy, "the WAL is rolling or closed"));
         }
         let others = self.files.iter().filter(|file| Some(&file.name) != self.current.as_ref());
@@ -174,11 +157,8 @@ impl Wals {
 
     /// Whether there may be other WALs by now.
     pub(super) fn are_old(&self) -> bool {
-        if self.whose == ReplicatedWals::OfGoneServers {
-            let now_ns = self.resources.env.clock.monotonic_ns();
-            return now_ns.saturating_sub(self.listed_ns) > GONE_LOOK_PERIOD_NS;
-        }
-        acknowledged(&self.resources).map(|(name, _)| name) != self.current
+        let is_written = !matches!(self.whose, Whose::Gone(_));
+        is_written && acknowledged(&self.resources).map(|(name, _)| name) != self.current
     }
 
     /// WALs of which a peer still needs something.
@@ -290,6 +270,41 @@ fn list_in(env: &Env, root: &Path, files: &mut Vec<File>) -> Result<()> {
         add_files(env, &wals.join(server.name), true, files)?;
     }
     add_archived(env, root, files)
+}
+
+/// The root of the WALs, and that of the tables if it is another one.
+fn roots_of(resources: &RegionResources) -> Vec<(&Env, &Path)> {
+    let of_tables = resources.wal_root.is_some().then_some((&resources.env, &*resources.root));
+    std::iter::once(resources.wals()).chain(of_tables).collect()
+}
+
+/// Names of the WALs that were moved away from their servers. One that is not archived any more may be among them.
+pub(super) fn archived(resources: &RegionResources) -> Result<HashSet<String>> {
+    let mut files = Vec::new();
+    roots_of(resources).into_iter().try_for_each(|(env, root)| add_archived(env, root, &mut files))?;
+    Ok(files.into_iter().map(|file| file.name).collect())
+}
+
+/// The servers whose WALs have not all been split and moved away, named as in these.
+pub(super) fn wal_owners(resources: &RegionResources) -> Result<HashSet<String>> {
+    let (env, root) = resources.wals();
+    let mut owners = HashSet::new();
+    // Twice: a list may miss a directory that is renamed meanwhile, which happens once.
+    for _ in 0..2 {
+        let dirs = list(env, &layout::wals_dir(root))?.into_iter().filter(|entry| entry.is_dir);
+        owners.extend(
+            dirs.map(|dir| dir.name.strip_suffix("-splitting").unwrap_or(&dir.name).replace(',', "%2C")),
+        );
+    }
+    Ok(owners)
+}
+
+/// Whether the WALs of a server, named as in these, have been split and moved away.
+pub(super) fn is_gone(resources: &RegionResources, server: &str) -> Result<bool> {
+    let (env, root) = resources.wals();
+    let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
+    let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
+    Ok(!env.fs.exists(&dir)? && !env.fs.exists(&splitting)?)
 }
 
 fn add_archived(env: &Env, root: &Path, files: &mut Vec<File>) -> Result<()> {

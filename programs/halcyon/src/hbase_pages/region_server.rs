@@ -69,7 +69,9 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
 
 /// Name, value and help of what is counted of all peers and of each of them.
 type SourceCounter = (&'static str, fn(&SourceStats) -> u64, &'static str);
-const SOURCE_COUNTERS: [SourceCounter; 7] = [
+const SOURCE_COUNTERS: [SourceCounter; 9] = [
+    ("shippedOps", |it| it.shipped_ops, "WAL entries that were applied"),
+    ("logEditsRead", |it| it.read_edits, "WAL entries that were read"),
     ("shippedBatches", |it| it.shipped_batches, "Requests that were applied"),
     ("shippedBytes", |it| it.shipped_bytes, "Bytes of cells that were applied"),
     ("shippedKBs", |it| it.shipped_bytes >> 10, "The same in KiB"),
@@ -89,13 +91,9 @@ fn replication_attributes(bean: &mut Bean, sources: &Sources) {
         sum(|it| it.size_of_log_queue.into()),
         "WALs of which peers need something",
     );
-    bean.counter("source.shippedOps", sum(|it| it.o_ps_shipped()), "WAL entries that peers have applied");
-    bean.counter("source.logEditsRead", sum(|it| it.edits_read()), "WAL entries read for peers");
     for load in &loads {
-        let name = |attribute: &str| format!("source.{}.{attribute}", load.peer_id);
+        let name = |attribute: &str| format!("source.{}.{attribute}", load.queue_id());
         bean.gauge(name("sizeOfLogQueue"), load.size_of_log_queue, "WALs of which the peer needs something");
-        bean.counter(name("shippedOps"), load.o_ps_shipped(), "WAL entries that the peer has applied");
-        bean.counter(name("logEditsRead"), load.edits_read(), "WAL entries read for the peer");
         let help = "Time in ms between writing and arrival of the last entry that the peer has applied";
         bean.gauge(name("ageOfLastShippedOp"), load.age_of_last_shipped_op, help);
         bean.gauge(
@@ -104,18 +102,21 @@ fn replication_attributes(bean: &mut Bean, sources: &Sources) {
             "How long the oldest entry waits for the peer, in ms",
         );
     }
+    let help = "Queues of servers that are gone, which were sent to the end";
+    let (completed, of_completed) = server.completed_claims();
+    bean.counter("source.completedRecoverQueues", completed, help);
     let stats = server.source_stats();
     for (name, value, help) in SOURCE_COUNTERS {
         let full = format!("source.{name}");
-        bean.counter(full, stats.iter().map(value).sum::<u64>(), help);
+        bean.counter(full, stats.iter().map(value).sum::<u64>() + value(&of_completed), help);
         for source in &stats {
-            bean.counter(format!("source.{}.{name}", source.peer_id), value(source), help);
+            bean.counter(format!("source.{}.{name}", source.queue_id), value(source), help);
         }
     }
     let help = "HFiles of bulk loads that peers have still to copy";
     bean.gauge("source.sizeOfHFileRefsQueue", stats.iter().map(|it| it.queued_hfiles).sum::<u64>(), help);
     for source in &stats {
-        bean.gauge(format!("source.{}.sizeOfHFileRefsQueue", source.peer_id), source.queued_hfiles, help);
+        bean.gauge(format!("source.{}.sizeOfHFileRefsQueue", source.queue_id), source.queued_hfiles, help);
     }
     let sink = server.sink_stats();
     bean.counter("sink.appliedHFiles", sink.hfiles, "Files of bulk loads of other clusters that were loaded");

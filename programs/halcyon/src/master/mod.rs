@@ -27,7 +27,7 @@ use halcyon_master::{
     MobChoreSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
-use halcyon_regionserver::{RegionServer, ReplicatedWals};
+use halcyon_regionserver::RegionServer;
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
@@ -42,7 +42,7 @@ use tokio::time::Instant;
 use self::late::{LateAssignments, LateServices};
 use self::predecessor::Predecessor;
 use self::publish::{DeadNews, Publisher};
-use self::watch::{Znodes, balance, follow_tables, recover, watch_servers};
+use self::watch::{Znodes, balance, follow_tables, recover, share_queues, watch_servers};
 use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
 use crate::cluster::Cluster;
@@ -334,9 +334,10 @@ impl Active {
         self.timelines.servers_joined();
 
         let files = self.start_files().await?;
-        let master = loop {
+        let (master, sources) = loop {
             self.add_recovering(&servers, news.as_ref()).await?;
-            let services = self.cluster_services(&servers, &files);
+            let sources = Arc::new(ClusterSources::new(servers.clone(), files.replication_books()));
+            let services = self.cluster_services(&servers, &files, &sources);
             let settings = self.master_settings(info_port);
             let (env, root) = (self.root.env.clone(), self.root.path.clone());
             let timelines = Arc::clone(&self.timelines);
@@ -344,7 +345,7 @@ impl Active {
                 Master::start_noting(env, &root, settings, services, timelines)
             });
             match starting.await.map_err(|_| "the start failed by an assertion".to_string())? {
-                Ok(master) => break master,
+                Ok(master) => break (master, sources),
                 Err(error) if error.kind().is_permanent() => {
                     return Err(format!("the master cannot start: {error}"));
                 }
@@ -357,6 +358,7 @@ impl Active {
         // It lives as long as the process.
         tokio::spawn(recover(servers.changes(), Arc::downgrade(&master), assignments));
         tokio::spawn(follow_tables(Arc::downgrade(&master)));
+        tokio::spawn(share_queues(Arc::downgrade(&master), sources));
         tokio::spawn(balance(self.balancer_period, Arc::downgrade(&master)));
         let service = MasterService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("MasterService", Arc::new(service));
@@ -467,12 +469,15 @@ impl Active {
         let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())?;
         let files =
             started.map_err(|error| format!("the master cannot write to the root directory: {error}"))?;
-        files.replicate(ReplicatedWals::OfGoneServers);
-        files.replicate_on(Handle::current());
         Ok(files)
     }
 
-    fn cluster_services(&self, servers: &Arc<Servers>, files: &Arc<RegionServer>) -> ClusterServices {
+    fn cluster_services(
+        &self,
+        servers: &Arc<Servers>,
+        files: &Arc<RegionServer>,
+        sources: &Arc<ClusterSources>,
+    ) -> ClusterServices {
         let (env, root) = match &self.wal_root {
             Some(wal) => (wal.env.clone(), wal.path.clone()),
             None => (self.root.env.clone(), self.root.path.clone()),
@@ -482,7 +487,7 @@ impl Active {
             files: files.region_files(),
             system_tables: Arc::new(RemoteTables::new(servers.clone())),
             wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
-            replication: Some(Arc::new(ClusterSources::new(servers.clone(), files.clone()))),
+            replication: Some(sources.clone()),
             quotas: Some(servers.clone()),
             coordination: Arc::new(Znodes {
                 leadership: self.leadership.clone(),

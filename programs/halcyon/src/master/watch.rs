@@ -9,7 +9,7 @@ use halcyon_coord::{ClusterView, Seen};
 use halcyon_master::{Master, Noticed, Timelines};
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
-use halcyon_servers::Servers;
+use halcyon_servers::{ClusterSources, Servers};
 use halcyon_zookeeper::Leadership;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -21,6 +21,9 @@ use super::late::LateAssignments;
 
 /// A server that has joined and has no znode after this time is dead.
 const ZNODE_GRACE: Duration = Duration::from_secs(60);
+
+/// How often an active master looks what dead servers have left for replication peers.
+const SHARE_PERIOD: Duration = Duration::from_secs(2);
 
 /// The znodes of the cluster. For threads that may block.
 pub struct Znodes {
@@ -186,6 +189,18 @@ pub async fn recover(
         if let Ok(Err(_)) = tokio::time::timeout(CHORE_PERIOD, changes.changed()).await {
             return;
         }
+    }
+}
+
+/// Has region servers send to replication peers what dead ones have left, as long as the master is there.
+pub async fn share_queues(master: Weak<Master>, sources: Arc<ClusterSources>) {
+    loop {
+        tokio::time::sleep(SHARE_PERIOD).await;
+        if master.strong_count() == 0 {
+            return;
+        }
+        let sources = sources.clone();
+        let _ = tokio::task::spawn_blocking(move || sources.share_queues()).await;
     }
 }
 
