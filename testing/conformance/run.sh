@@ -130,6 +130,10 @@ if [ -n "$OWN" ]; then # what tests may rely on of the site file of HBase's own 
     echo '</configuration>'
   } > "$DIR/site/hbase-site.xml"
 fi
+# a file that a test opens by its path
+MAPREDUCE_TESTS="$(find "$CACHE/lib" -name 'hbase-mapreduce-*-tests.jar')"
+mkdir -p "$DIR/site"
+unzip -qod "$DIR/site" "$MAPREDUCE_TESTS" org/apache/hadoop/hbase/mapreduce/exportedTableIn94Format
 cat > "$DIR/conf/log4j.properties" <<'LOG'
 log4j.rootLogger=WARN,C
 log4j.appender.C=org.apache.log4j.ConsoleAppender

@@ -125,6 +125,7 @@ impl Procedure for ChangePeer {
 }
 
 const STEPS: &[Step<ChangePeer>] = &[
+    step("look whether it is another cluster", ChangePeer::look),
     step("begin the queue", ChangePeer::begin_queue),
     step("write", ChangePeer::write),
     step("tell the sources", ChangePeer::tell),
@@ -137,6 +138,21 @@ impl HasSteps for ChangePeer {
 }
 
 impl ChangePeer {
+    /// HBase also refuses a peer that does not say which cluster it is. Here it may be away: its queue waits for it.
+    fn look(&mut self, core: &MasterState) -> Result<()> {
+        if self.change() != PeerChange::Add {
+            return Ok(());
+        }
+        let config = self.config.clone().unwrap_or_default();
+        let key = config.clusterkey();
+        if core.cluster.coordination.cluster_id_of(key).is_some_and(|id| id == core.cluster_id) {
+            return Err(Error::invalid(format!(
+                "Invalid cluster key: {key}, should not replicate to itself for HBaseInterClusterReplicationEndpoint"
+            )));
+        }
+        Ok(())
+    }
+
     fn begin_queue(&mut self, core: &MasterState) -> Result<()> {
         match self.change() {
             PeerChange::Add => sources(core)?.begin_queue(&self.id),

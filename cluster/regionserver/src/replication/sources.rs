@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use super::filter::PeerFilter;
 use super::queue::{Owners, Queue, master_name_of, name_of};
 use super::source::{Source, SourceStats};
-use super::target::{FileDirs, Sender, Target};
+use super::target::{self, FileDirs, Sender, Target};
 use super::wals::{ReplicatedWals, Wals, begin_of, server_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
@@ -137,6 +137,11 @@ impl Sources {
         let mut all = self.all.lock();
         all.have_ended = true;
         all.by_peer.values().for_each(|running| running.source.end());
+    }
+
+    /// The id of another cluster, by its cluster key; `None`: it does not say, or the server has no threads for calls yet.
+    pub(crate) fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+        self.threads.get()?.block_on(target::cluster_id_of(cluster_key))
     }
 
     /// Ends all sources, and waits for their threads. What the peers have got is noted already.
