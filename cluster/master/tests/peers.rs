@@ -44,3 +44,27 @@ fn a_peer_that_is_away_can_be_added() {
     add(&c, "away:2181:/hbase").unwrap();
     assert_eq!(c.server.peers().len(), 1);
 }
+
+/// `hbase.replication.peer.base.config` was not looked at (`TestMasterReplication` of HBase).
+#[test]
+fn each_peer_has_the_base_configuration() {
+    let sim = SimFileSystem::new();
+    let start = |start_code, base: &str| {
+        let mut settings = settings();
+        settings.peer_base_config = base.to_string();
+        Cluster::start_with(with_real_clock(sim.env()), Path::new(ROOT), start_code, settings).unwrap()
+    };
+    let configuration = |c: &Cluster| {
+        let peer = c.master.peers().remove(0);
+        peer.config.configuration.into_iter().map(|pair| (pair.name, pair.value)).collect::<Vec<_>>()
+    };
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let c = start(1, "a=1; b = 2;");
+    add(&c, "away:2181:/hbase").unwrap();
+    assert_eq!(configuration(&c), [pair("a", "1"), pair("b", "2")]);
+    drop(c);
+    let c = start(2, "a=;b=3");
+    assert_eq!(configuration(&c), [pair("b", "3")]);
+    drop(c);
+    assert_eq!(configuration(&start(3, "")), [pair("b", "3")], "it is written");
+}

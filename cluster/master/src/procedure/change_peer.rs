@@ -86,9 +86,11 @@ impl Procedure for ChangePeer {
         let before = core.peers.get(&self.id);
         if self.change() == PeerChange::Add {
             peers::check_id(&self.id)?;
-            let config = self.config.clone().unwrap_or_default();
+            let mut config = self.config.take().unwrap_or_default();
+            peers::complete(&mut config, &core.settings.peer_base_config);
             peers::check_config(&config)?;
             peers::check_serial(core, &config)?;
+            self.config = Some(config);
             return match before {
                 Some(_) => {
                     Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id)))
