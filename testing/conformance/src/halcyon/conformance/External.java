@@ -39,6 +39,7 @@ import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
+import org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
 import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
@@ -476,6 +477,9 @@ public final class External {
         case "getMasterCoprocessorHost" -> {
           return masterCoprocessors();
         }
+        case "getLoadBalancer" -> {
+          return groupBalancer();
+        }
         case "getLastMajorCompactionTimestamp" -> {
           return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
         }
@@ -537,6 +541,16 @@ public final class External {
           throw new AssumptionViolatedException("JVM internals: HMaster." + i.getMethod().getName());
         }
       }
+    }));
+  }
+
+  /** Tests of groups wait until the balancer has read them; a master that answers has. */
+  private static RSGroupBasedLoadBalancer groupBalancer() {
+    return Mockito.mock(RSGroupBasedLoadBalancer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      if (!i.getMethod().getName().equals("isOnline")) {
+        internals("LoadBalancer." + i.getMethod().getName());
+      }
+      return true;
     }));
   }
 

@@ -12,6 +12,7 @@ import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.RegionInfoBuilder;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.regionserver.HRegion;
@@ -293,6 +294,11 @@ public class ExternalCluster extends MiniHBaseCluster {
       }
       External.pause();
     }
+  }
+
+  @Override
+  public int getServerWithMeta() {
+    return getServerWith(RegionInfoBuilder.FIRST_META_REGIONINFO.getRegionName());
   }
 
   @Override
