@@ -2,11 +2,15 @@
 # ../compat/server.sh and java.sh.
 # servers_start DIR COUNT    starts them with the properties of DIR/properties.xml, and prints the addresses
 # servers_stop               SIGTERM, region servers first; servers_kill is SIGKILL
+# server_order ORDER [PORT]  what a test does to one region server: start; kill, stop (SIGTERM) or state of the one with this port. Prints
+#                            "port PORT" of a new server, "running" or "ended" for state, and "done"
 # CLUSTER_DIR                a cluster of ../cluster/cluster.sh with ZooKeeper and HDFS
 SERVER_PIDS=()
+declare -A SERVER_OF_PORT=()
 
 servers_start() {
   local dir="$1" count="$2" name zookeeper root number
+  SERVERS_DIR="$dir"
   name="/$(basename "$(dirname "$dir")")-$(basename "$dir")"
   zookeeper="$(sed -n 's/^zookeeper //p' "$CLUSTER_DIR/settings")"
   root="$(sed -n 's/^hdfs //p' "$CLUSTER_DIR/settings")$name"
@@ -27,16 +31,38 @@ servers_start() {
   [ -e "$dir/port" ] || free_port > "$dir/port" # clients know it
   server_begin master "$dir" --port "$(cat "$dir/port")"
   for ((number = 1; number <= count; number++)); do server_begin regionserver "$dir" --port 0; done
-  for number in "${!SERVER_PIDS[@]}"; do
-    process_await "${SERVER_PIDS[$number]}" 60 grep -q '^ready' "$dir/server$number.log" && continue
-    echo "server $number did not become ready; its output:" >&2
-    tail -n 30 "$dir/server$number.log" >&2
-    return 1
-  done
+  for number in "${!SERVER_PIDS[@]}"; do server_await "$number" || return 1; done
   echo "zookeeper $zookeeper"
   echo "master 127.0.0.1:$(cat "$dir/port")"
   echo "root $root"
   echo "znode $name"
+}
+
+server_await() { # server_await NUMBER: it is ready; notes its port
+  local log="$SERVERS_DIR/server$1.log" port
+  if ! process_await "${SERVER_PIDS[$1]}" 60 grep -q '^ready' "$log"; then
+    echo "server $1 did not become ready; its output:" >&2
+    tail -n 30 "$log" >&2
+    return 1
+  fi
+  port="$(sed -n 's/^regionserver [^,]*,\([0-9]*\),.*/\1/p' "$log")"
+  [ -z "$port" ] || SERVER_OF_PORT["$port"]="$1"
+}
+
+server_order() {
+  local number="${SERVER_OF_PORT[${2:-0}]:-}" pid="" port
+  [ -z "$number" ] || pid="${SERVER_PIDS[$number]}"
+  case "$1" in
+    start)
+      number=${#SERVER_PIDS[@]}
+      server_begin regionserver "$SERVERS_DIR" --port 0
+      server_await "$number"
+      for port in "${!SERVER_OF_PORT[@]}"; do [ "${SERVER_OF_PORT[$port]}" != "$number" ] || echo "port $port"; done ;;
+    kill) process_kill "$pid" ;;
+    stop) [ -z "$pid" ] || kill "$pid" 2> /dev/null || true ;;
+    state) if [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; then echo running; else echo ended; fi ;;
+  esac
+  echo done
 }
 
 server_begin() { # server_begin KIND DIR OPTION...

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts the server of one test class, for the Java agent, with the properties that the test has set. Not to be called by hand.
 #   own.sh DIR SERVERS     DIR/properties.xml has the properties; data and logs go into DIR; files that are in DIR/data stay
-# Prints the addresses, then "ready". The server ends with standard input; "kill" there is SIGKILL.
+# Prints the addresses, then "ready". The server ends with standard input; "kill" there is SIGKILL. With a cluster "server-ORDER PORT" there
+# is an order of cluster.sh.
 # CONFORMANCE_SERVER   halcyon (default), hbase for a real HBase 2.6.4, or cluster: a master and SERVERS region servers of Halcyon on the
 #                      ZooKeeper and the HDFS of CLUSTER_DIR
 # HALCYON, CONFORMANCE_CACHE, CONFORMANCE_HOST (the class path of the JVM for coprocessors) are set by run.sh
@@ -40,6 +41,9 @@ else
   echo "master $MASTER"
 fi
 echo ready
-read -r order || order=stop
+while read -r order port || order=stop; do
+  { [ "$CONFORMANCE_SERVER" = cluster ] && [[ "$order" == server-* ]]; } || break
+  server_order "${order#server-}" $port
+done
 [ "$order" = kill ] || [ -z "$SERVER_PID" ] || server_stop
 [ "$order" = kill ] || [ "$CONFORMANCE_SERVER" != cluster ] || servers_stop

@@ -18,7 +18,7 @@
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # CONFORMANCE_CACHE  where the jars and the agent stay between runs, default ~/.cache/halcyon/conformance-2.6.4
 # RUN_DIR            results and logs, default a fresh directory that is removed after success
-# TEST_SECONDS, CLASS_SECONDS      limits of one test and of one class, default 60 and 300
+# TEST_SECONDS, CLASS_SECONDS      limits of one test and of one class, default 120 and 400
 # Exit 0 when each selected test of ceiling.txt passed that is not a known failure.
 set -euo pipefail
 export LC_ALL=C # one order for sort and comm
@@ -130,6 +130,10 @@ if [ -n "$OWN" ]; then # what tests may rely on of the site file of HBase's own 
     echo '</configuration>'
   } > "$DIR/site/hbase-site.xml"
 fi
+# a file that a test opens by its path
+MAPREDUCE_TESTS="$(find "$CACHE/lib" -name 'hbase-mapreduce-*-tests.jar')"
+mkdir -p "$DIR/site"
+unzip -qod "$DIR/site" "$MAPREDUCE_TESTS" org/apache/hadoop/hbase/mapreduce/exportedTableIn94Format
 cat > "$DIR/conf/log4j.properties" <<'LOG'
 log4j.rootLogger=WARN,C
 log4j.appender.C=org.apache.log4j.ConsoleAppender
@@ -147,7 +151,7 @@ run_class() { # run_class CLASS: one JVM; exit code 75 means that a test hung
   unzip -qp "$SERVER_TESTS" override-hbase-site.xml > "$work/target/test-classes/override-hbase-site.xml"
   (cd "$work" && "$JAVA" -Xmx1500m "${JAVA_FLAGS[@]}" "-javaagent:$CACHE/agent.jar" "-Dconformance.dir=$work" "-Dconformance.own=$OWN" \
     "-Dconformance.zk=$ZK" "-Dconformance.registry=$REGISTRY" "-Dconformance.masters=$MASTER" "-Dconformance.root=$ROOT" \
-    "-Dconformance.testSeconds=${TEST_SECONDS:-60}" "-Dconformance.classSeconds=${CLASS_SECONDS:-300}" \
+    "-Dconformance.testSeconds=${TEST_SECONDS:-120}" "-Dconformance.classSeconds=${CLASS_SECONDS:-400}" \
     "-Dconformance.only=$only" "-Dconformance.except=$DIR/done" -Dconformance.traces=true ${CONFORMANCE_OPTIONS:-} \
     "-Dlog4j.configuration=file:$DIR/conf/log4j.properties" -cp "$CACHE/agent.jar:$DIR/site:$SERVER_TESTS:$CACHE/lib/*" \
     halcyon.conformance.Run "$RESULTS" "$1" > "$work/out.log" 2>&1 < /dev/null)

@@ -30,6 +30,8 @@ const UNIQUE_BYTES: usize = 8;
 /// The port of a server without pages: HBase's -1, as 32 bits without a sign.
 const NO_PORT: u32 = u32::MAX;
 const META: &str = "meta-region-server";
+/// The child of a peer that says whether it is enabled.
+pub const PEER_STATE: &str = "peer-state";
 /// Digits of the largest epoch.
 const EPOCH_DIGITS_MAX: usize = 20;
 
@@ -158,8 +160,26 @@ impl ZnodePaths {
         self.below(&format!("draining/{server}"))
     }
 
+    /// Its children are the namespaces.
+    pub fn namespaces(&self) -> String {
+        self.below("namespace")
+    }
+
     pub fn namespace(&self, name: &str) -> String {
         self.below(&format!("namespace/{name}"))
+    }
+
+    /// Its children are the replication peers, for HBase's tools (`ZKReplicationPeerStorage`).
+    pub fn peers(&self) -> String {
+        self.below("replication/peers")
+    }
+
+    pub fn peer(&self, id: &str) -> String {
+        self.below(&format!("replication/peers/{id}"))
+    }
+
+    pub fn peer_state(&self, id: &str) -> String {
+        self.below(&format!("replication/peers/{id}/{PEER_STATE}"))
     }
 
     /// Its children are the states of tables, for clients of HBase 1.
@@ -233,10 +253,18 @@ pub fn encode_payload(writer: &str, unique: [u8; UNIQUE_BYTES], payload: &[u8]) 
 }
 
 /// What a child of `namespace` says. HBase writes it without the magic.
-pub fn encode_namespace(writer: &str, unique: [u8; UNIQUE_BYTES], name: &str) -> Vec<u8> {
-    let message = pb::NamespaceDescriptor { name: name.as_bytes().to_vec().into(), ..Default::default() };
+pub fn encode_namespace(
+    writer: &str,
+    unique: [u8; UNIQUE_BYTES],
+    namespace: &pb::NamespaceDescriptor,
+) -> Vec<u8> {
+    encode_bare(writer, unique, &namespace.encode_to_vec())
+}
+
+/// As [`encode_payload`], without the magic.
+pub fn encode_bare(writer: &str, unique: [u8; UNIQUE_BYTES], payload: &[u8]) -> Vec<u8> {
     let mut out = id(writer, unique);
-    out.extend_from_slice(&message.encode_to_vec());
+    out.extend_from_slice(payload);
     out
 }
 
@@ -400,6 +428,13 @@ pub fn mirrored_table_state(state: pb::table_state::State) -> pb::DeprecatedTabl
         State::Enabling => Mirrored::Enabling,
     };
     pb::DeprecatedTableState { state: state as i32 }
+}
+
+/// What `peer-state` of a peer says.
+pub fn peer_state(is_enabled: bool) -> pb::ReplicationState {
+    use pb::replication_state::State;
+    let state = if is_enabled { State::Enabled } else { State::Disabled };
+    pb::ReplicationState { state: state as i32 }
 }
 
 /// What `halcyon/master-epoch` says: a decimal number.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use halcyon_cell::Result;
 use halcyon_proto::pb;
-use halcyon_schema::ServerName;
+use halcyon_schema::{ClusterId, ServerName};
 
 /// Znodes of a cluster that its active master writes and reads. The methods block for as long as the service needs.
 pub trait MasterCoordination: Send + Sync {
@@ -39,6 +39,18 @@ pub trait MasterCoordination: Send + Sync {
     /// Shows the states of all tables but `hbase:meta`, by name, to clients of HBase 1 (HBase: `table`). An error if another master is
     /// active. Where only this process reads znodes, they are made when they are asked for.
     fn publish_table_states(&self, _states: &BTreeMap<String, pb::table_state::State>) -> Result<()> {
+        Ok(())
+    }
+
+    /// The id of the cluster with this cluster key, of which its coordination service is asked for some seconds at most; `None`: it
+    /// does not say.
+    fn cluster_id_of(&self, _cluster_key: &str) -> Option<ClusterId> {
+        None
+    }
+
+    /// Shows all namespaces to HBase's servers and tools (HBase: `namespace`). An error if another master is active. Where only this
+    /// process reads znodes, they are made when they are asked for.
+    fn publish_namespaces(&self, _namespaces: &[pb::NamespaceDescriptor]) -> Result<()> {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_env::Clock;
@@ -40,8 +40,8 @@ pub struct Stat {
 pub struct ZnodeTree {
     clock: Arc<dyn Clock>,
     state: RwLock<TreeState>,
-    /// A path, and what brings the znodes below it up to date.
-    live: OnceLock<(String, Refresh)>,
+    /// Paths, each with what brings the znodes below it up to date.
+    live: RwLock<Vec<(String, Refresh)>>,
 }
 
 type Refresh = Box<dyn Fn(&ZnodeTree) + Send + Sync>;
@@ -65,21 +65,20 @@ impl ZnodeTree {
         let stat = Stat { created_zxid: zxid, modified_zxid: zxid, children_zxid: zxid, ..Stat::default() };
         let root = Znode { data: Bytes::new(), stat };
         let znodes = BTreeMap::from([("/".to_string(), root)]);
-        ZnodeTree { clock, state: RwLock::new(TreeState { zxid, znodes }), live: OnceLock::new() }
+        ZnodeTree { clock, state: RwLock::new(TreeState { zxid, znodes }), live: RwLock::default() }
     }
 
-    /// Calls `refresh` before each read of `path` or of a znode below it. One path of a tree can have this.
+    /// Calls `refresh` before each read of `path` or of a znode below it.
     ///
-    /// `refresh` may set and remove znodes; it must not read any below `path`.
+    /// `refresh` may set and remove znodes; it must not read any below such a path.
     pub fn refresh_before_reads(&self, path: &str, refresh: impl Fn(&ZnodeTree) + Send + Sync + 'static) {
-        let first = self.live.set((path.to_string(), Box::new(refresh))).is_ok();
-        assert!(first, "only one path is refreshed");
+        self.live.write().push((path.to_string(), Box::new(refresh)));
     }
 
     fn refresh(&self, path: &str) {
-        if let Some((live, refresh)) = self.live.get()
-            && path.strip_prefix(live.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        {
+        let is_below =
+            |live: &str| path.strip_prefix(live).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        for (_, refresh) in self.live.read().iter().filter(|(live, _)| is_below(live)) {
             refresh(self);
         }
     }

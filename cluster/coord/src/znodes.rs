@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
-use halcyon_schema::ServerName;
 use halcyon_schema::znode::{self, ActiveMaster, HBASE_VERSION, MetaLocation, ZnodePaths};
+use halcyon_schema::{NamespaceDescriptor, ServerName};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -46,7 +46,8 @@ impl ClusterZnodes {
         }
         let writer = format!("master:{master_port}");
         for name in znode::NAMESPACES {
-            let data = znode::encode_namespace(&writer, halcyon_env::random_bytes(), name);
+            let namespace = NamespaceDescriptor::new(*name).to_pb();
+            let data = znode::encode_namespace(&writer, halcyon_env::random_bytes(), &namespace);
             tree.set(&paths.namespace(name), Bytes::from(data));
         }
         ClusterZnodes { tree, paths, writer, meta_replicas: Mutex::default() }
@@ -113,22 +114,81 @@ impl ClusterZnodes {
 
     /// `table/<name>`: the state of each table. Clients of HBase 1 look for it here; HBase 2 mirrors it for them.
     ///
-    /// `states` is asked whenever one is read, so that a client that has waited for a change sees it.
+    /// `states` is asked whenever one is read, so that a client that has waited for a change sees it. So it is with the others below.
     pub fn mirror_tables(&self, states: impl Fn() -> BTreeMap<String, TableState> + Send + Sync + 'static) {
-        let (base, writer) = (self.paths.tables(), self.writer.clone());
-        let mirrored: Mutex<BTreeMap<String, TableState>> = Mutex::default();
+        self.mirror(self.paths.tables(), Mirrored::Message, move || {
+            let bytes = |state: TableState| znode::mirrored_table_state(state).encode_to_vec();
+            states().into_iter().map(|(name, state)| (name, bytes(state))).collect()
+        });
+    }
+
+    /// `namespace/<name>`: each namespace. HBase writes them for its region servers and for tools.
+    pub fn mirror_namespaces(
+        &self,
+        namespaces: impl Fn() -> Vec<pb::NamespaceDescriptor> + Send + Sync + 'static,
+    ) {
+        self.mirror(self.paths.namespaces(), Mirrored::Bare, move || {
+            let name =
+                |namespace: &pb::NamespaceDescriptor| String::from_utf8_lossy(&namespace.name).into_owned();
+            namespaces().iter().map(|namespace| (name(namespace), namespace.encode_to_vec())).collect()
+        });
+    }
+
+    /// `replication/peers/<id>` and `.../<id>/peer-state`: each peer, and whether it is enabled. HBase's tools that are given the
+    /// id of a peer read it here.
+    pub fn mirror_peers(
+        &self,
+        peers: impl Fn() -> Vec<(String, pb::ReplicationPeer, bool)> + Send + Sync + 'static,
+    ) {
+        self.mirror(self.paths.peers(), Mirrored::Message, move || {
+            let mut wanted = BTreeMap::new();
+            for (id, config, is_enabled) in peers() {
+                let state = format!("{id}/{}", znode::PEER_STATE);
+                wanted.insert(state, znode::peer_state(is_enabled).encode_to_vec());
+                wanted.insert(id, config.encode_to_vec());
+            }
+            wanted
+        });
+    }
+
+    /// Makes the znodes below `base` what `wanted` says by their paths from there, before each read.
+    fn mirror(
+        &self,
+        base: String,
+        form: Mirrored,
+        wanted: impl Fn() -> BTreeMap<String, Vec<u8>> + Send + Sync + 'static,
+    ) {
+        let writer = self.writer.clone();
+        let mirrored: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::default();
         self.tree.refresh_before_reads(&base.clone(), move |tree| {
-            // The lock comes first: of two threads that read the states, the one with the older must not come last.
+            // The lock comes first: of two threads that ask, the one with the older answer must not come last.
             let mut mirrored = mirrored.lock();
-            let states = states();
-            for name in mirrored.keys().filter(|name| !states.contains_key(*name)) {
+            let wanted = wanted();
+            for name in mirrored.keys().filter(|name| !wanted.contains_key(*name)) {
                 tree.remove(&format!("{base}/{name}"));
             }
-            for (name, state) in states.iter().filter(|(name, state)| mirrored.get(*name) != Some(*state)) {
-                tree.set(&format!("{base}/{name}"), data(&writer, &znode::mirrored_table_state(*state)));
+            for (name, bytes) in wanted.iter().filter(|(name, bytes)| mirrored.get(*name) != Some(*bytes)) {
+                tree.set(&format!("{base}/{name}"), form.data(&writer, bytes));
             }
-            *mirrored = states;
+            *mirrored = wanted;
         });
+    }
+}
+
+/// Whether a znode has the magic before its message.
+#[derive(Clone, Copy)]
+enum Mirrored {
+    Message,
+    Bare,
+}
+
+impl Mirrored {
+    fn data(self, writer: &str, message: &[u8]) -> Bytes {
+        let unique = halcyon_env::random_bytes();
+        Bytes::from(match self {
+            Mirrored::Message => znode::encode_payload(writer, unique, message),
+            Mirrored::Bare => znode::encode_bare(writer, unique, message),
+        })
     }
 }
 
@@ -174,6 +234,46 @@ mod tests {
         assert!(tree.get("/hbase/master").is_none() && tree.get("/hbase/meta-region-server").is_some());
         znodes.remove_region_server(&server);
         assert_eq!(tree.children("/hbase/rs").unwrap().0.len(), 0);
+    }
+
+    #[test]
+    fn peers_and_namespaces_are_those_of_the_moment() {
+        let tree = Arc::new(ZnodeTree::new(Arc::new(SystemClock::new())));
+        let znodes = ClusterZnodes::new(Arc::clone(&tree), "/hbase", 16000);
+        let peers: Arc<Mutex<Vec<(String, pb::ReplicationPeer, bool)>>> = Arc::default();
+        let namespaces = Arc::new(Mutex::new(vec![NamespaceDescriptor::new("default").to_pb()]));
+        let (of_peers, of_namespaces) = (Arc::clone(&peers), Arc::clone(&namespaces));
+        znodes.mirror_peers(move || of_peers.lock().clone());
+        znodes.mirror_namespaces(move || of_namespaces.lock().clone());
+
+        let config =
+            |key: &str| pb::ReplicationPeer { clusterkey: Some(key.to_string()), ..Default::default() };
+        let key = |path: &str| {
+            let (data, _) = tree.get(path)?;
+            pb::ReplicationPeer::decode(message_bytes(&data)).unwrap().clusterkey
+        };
+        let is_enabled = |path: &str| {
+            let (data, _) = tree.get(path)?;
+            let state = pb::ReplicationState::decode(message_bytes(&data)).unwrap().state();
+            Some(state == pb::replication_state::State::Enabled)
+        };
+        assert!(tree.children("/hbase/replication/peers").unwrap().0.is_empty());
+        *peers.lock() =
+            vec![("1".to_string(), config("a:1:/x"), true), ("2".to_string(), config("b:2:/x"), false)];
+        assert_eq!(key("/hbase/replication/peers/1").as_deref(), Some("a:1:/x"));
+        assert_eq!(is_enabled("/hbase/replication/peers/1/peer-state"), Some(true));
+        assert_eq!(is_enabled("/hbase/replication/peers/2/peer-state"), Some(false));
+        peers.lock().remove(0);
+        assert_eq!(tree.children("/hbase/replication/peers").unwrap().0, ["2"]);
+        assert_eq!(is_enabled("/hbase/replication/peers/1/peer-state"), None);
+
+        namespaces.lock().push(NamespaceDescriptor::new("n").to_pb());
+        assert_eq!(tree.children("/hbase/namespace").unwrap().0, ["default", "hbase", "n"]);
+        let (data, _) = tree.get("/hbase/namespace/n").unwrap();
+        let id_len = u32::from_be_bytes(data[1..5].try_into().unwrap()) as usize;
+        assert_eq!(pb::NamespaceDescriptor::decode(&data[5 + id_len..]).unwrap().name, "n");
+        namespaces.lock().pop();
+        assert!(tree.get("/hbase/namespace/n").is_none());
     }
 
     #[test]

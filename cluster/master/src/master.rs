@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
-use halcyon_contract::{Assignments, ClusterServices, RegionServerStatus, RegionStateTransition, Unasked};
+use halcyon_contract::{
+    Assignments, ClusterServices, PeerDescription, RegionServerStatus, RegionStateTransition, Unasked,
+};
 use halcyon_env::{Env, Mutex, RwLock};
-use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableName};
+use halcyon_proto::pb;
+use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::{info, warn};
 
 use crate::balancer_runs::BalancerRuns;
@@ -130,6 +133,7 @@ impl Master {
             meta_opening: Mutex::new(()),
             meta_replicas_callback: Mutex::new(None),
             published_states: Mutex::new(None),
+            published_namespaces: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches,
@@ -319,9 +323,19 @@ impl Master {
         self.core.tables.read().states()
     }
 
-    /// Shows the states of tables to clients of HBase 1, if that has failed when they changed. *Blocking*.
-    pub fn publish_table_states(&self) {
-        self.core.publish_table_states();
+    /// Every namespace.
+    pub fn namespaces(&self) -> Vec<pb::NamespaceDescriptor> {
+        self.core.namespaces.read().iter().map(NamespaceDescriptor::to_pb).collect()
+    }
+
+    /// Every replication peer.
+    pub fn peers(&self) -> Vec<PeerDescription> {
+        self.core.peers.all()
+    }
+
+    /// Shows tables and namespaces in the coordination service, if that has failed when they changed. *Blocking*.
+    pub fn publish_names(&self) {
+        self.core.publish_names();
     }
 
     /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:

@@ -55,6 +55,9 @@ pub struct MasterSettings {
     pub sanity_checks: bool,
     /// The store file tracker that new tables get which name none (`hbase.store.file-tracker.impl`). `DEFAULT`.
     pub store_file_tracker: String,
+    /// What the configuration of each replication peer has: `name=value`, with semicolons between them; without a value the name is
+    /// removed (`hbase.replication.peer.base.config`).
+    pub peer_base_config: String,
     /// Whether the coprocessors that tables name can be loaded. Without a JVM for them only built-in ones can.
     pub coprocessors: CoprocessorCheck,
     /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
@@ -158,6 +161,7 @@ impl MasterSettings {
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
             store_file_tracker: "DEFAULT".to_string(),
+            peer_base_config: String::new(),
             coprocessors: CoprocessorCheck::default(),
             checks_encryption: true,
             slow_log_table: false,

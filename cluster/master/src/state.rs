@@ -64,6 +64,8 @@ pub(crate) struct MasterState {
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     /// `Tables::states_version` that clients of HBase 1 were shown last. Held while they are shown it.
     pub(crate) published_states: Mutex<Option<u64>>,
+    /// The namespaces that were published last.
+    pub(crate) published_namespaces: Mutex<Option<Vec<pb::NamespaceDescriptor>>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
@@ -354,10 +356,28 @@ impl MasterState {
         }
     }
 
+    /// Shows tables and namespaces to others who look for them in the coordination service. Each procedure does so before it ends, so
+    /// a client that has waited for one finds what it did. As in HBase a failure is logged only: the next call tries again.
+    pub(crate) fn publish_names(&self) {
+        self.publish_table_states();
+        self.publish_namespaces();
+    }
+
+    fn publish_namespaces(&self) {
+        let mut published = self.published_namespaces.lock();
+        let namespaces: Vec<_> = self.namespaces.read().iter().map(NamespaceDescriptor::to_pb).collect();
+        // Before they are loaded there is none; later always some.
+        if namespaces.is_empty() || published.as_ref() == Some(&namespaces) {
+            return;
+        }
+        match self.cluster.coordination.publish_namespaces(&namespaces) {
+            Ok(()) => *published = Some(namespaces),
+            Err(error) => tracing::warn!(%error, "namespaces were not published"),
+        }
+    }
+
     /// Shows the states of tables to clients of HBase 1, if one has changed since the last call (HBase: `MirroringTableStateManager`).
-    /// Each procedure does so before it ends, so a client that has waited for one finds what it did. As in HBase a failure is logged
-    /// only: the next call tries again.
-    pub(crate) fn publish_table_states(&self) {
+    fn publish_table_states(&self) {
         let mut published = self.published_states.lock();
         let (version, states) = {
             let tables = self.tables.read();

@@ -25,7 +25,9 @@ use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_master::{Master, MasterService, MasterSettings, Recovery, RecoveryKind, Timelines};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout, parse_region_name};
+use halcyon_schema::{
+    NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, layout, parse_region_name,
+};
 use halcyon_testkit::for_each_seed;
 use parking_lot::Mutex;
 
@@ -48,6 +50,7 @@ struct State {
     meta_replicas: BTreeMap<i32, ServerName>,
     /// What clients of HBase 1 see; or nothing can be published.
     published: BTreeMap<String, pb::table_state::State>,
+    published_namespaces: Vec<String>,
     cannot_publish: bool,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
@@ -301,6 +304,17 @@ impl MasterCoordination for View {
             return Err(Error::new(ErrorKind::Busy, "the coordination service is away"));
         }
         state.published.clone_from(states);
+        Ok(())
+    }
+
+    fn publish_namespaces(&self, namespaces: &[pb::NamespaceDescriptor]) -> Result<()> {
+        let mut state = self.0.state.lock();
+        if state.cannot_publish {
+            return Err(Error::new(ErrorKind::Busy, "the coordination service is away"));
+        }
+        let name =
+            |namespace: &pb::NamespaceDescriptor| String::from_utf8_lossy(&namespace.name).into_owned();
+        state.published_namespaces = namespaces.iter().map(name).collect();
         Ok(())
     }
 

@@ -13,8 +13,9 @@ use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_regionserver::{JvmSurroundings, RegionServerSettings};
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{RpcError, Service};
 use halcyon_schema::{RegionInfo, TableName};
+use prost::Message;
 
 fn lab(java: &str) -> Lab {
     let mut settings: RegionServerSettings = settings();
@@ -53,6 +54,29 @@ fn without_its_jvm_nothing_is_read_or_written() {
         assert!(error.message.contains("/nowhere/java"), "what to look at is named: {error:?}");
     }
     assert!(begun.elapsed() < Duration::from_secs(30), "no call waits for what does not come");
+}
+
+/// Edits of another cluster were written past the observers of the table (`TestMasterReplication` of HBase).
+#[test]
+fn replicated_edits_are_not_written_past_coprocessors() {
+    let lab = lab("/nowhere/java");
+    lab.server.host_coprocessors(JvmSurroundings::default()).unwrap();
+    let writes = || lab.server.server_load().write_requests_count.unwrap_or(0);
+    let before = writes();
+    let key = pb::WalKey {
+        encoded_region_name: "there".into(),
+        table_name: lab.info.table().to_string().into(),
+        write_time: 1_699_999_999_000,
+        ..Default::default()
+    };
+    let entry = pb::WalEntry { key, associated_cell_count: Some(1), ..Default::default() };
+    let request = pb::ReplicateWalEntryRequest { entry: vec![entry], ..Default::default() };
+    let cell = Cell::put(b"r", b"f", b"q", 1, b"v");
+    let call = lab.raw_call("ReplicateWALEntry", request.encode_to_vec().into(), vec![cell]);
+    let error = lab.finish(&lab.admin, lab.admin.call(call)).map(drop).unwrap_err();
+    // The client, which would ask the JVM, has no threads in this test.
+    assert!(error.message.contains("the server does not serve yet"), "{error:?}");
+    assert_eq!(writes(), before);
 }
 
 /// A program that ends at once is not a JVM, either.

@@ -96,9 +96,13 @@ fn a_peer_that_is_gone_for_a_while_is_waited_for() {
     let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
     peer.zookeeper_is(peer::ZooKeeper::Closes);
     here.add_peer(&peer);
+    assert!(!here.load().edits_since_restart());
     here.put("a");
     waits("the source says that it does not run", || !here.load().running());
     waits("the lag counts", || here.load().time_stamp_of_next_to_replicate.unwrap_or(0) > 0);
+    // The shell takes 0 for "No Ops shipped since last restart".
+    let load = here.load();
+    assert_eq!((load.edits_since_restart(), load.time_stamp_of_last_shipped_op), (true, 0));
     assert!(peer.rows().is_empty());
     let wals = here.lab.fs.env().fs.list(&wal_dir(&here)).unwrap();
     let names: Vec<String> = wals.into_iter().map(|file| file.name).collect();
@@ -106,6 +110,10 @@ fn a_peer_that_is_gone_for_a_while_is_waited_for() {
     assert!(!needed.is_empty(), "WALs are kept for a peer that is gone");
     peer.zookeeper_is(peer::ZooKeeper::Answers);
     waits("the row arrives", || peer.rows() == ["a"]);
+    waits("the shipment is noted", || here.load().time_stamp_of_last_shipped_op > 0);
+    let load = here.load();
+    assert_eq!(load.time_stamp_of_next_to_replicate, Some(load.time_stamp_of_last_shipped_op));
+    waits("there is no lag", || here.load().replication_lag == 0);
 }
 
 fn wal_dir(here: &Here) -> std::path::PathBuf {

@@ -36,8 +36,8 @@ use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, LeaseState};
 use halcyon_env::Clock;
-use halcyon_schema::ServerName;
 use halcyon_schema::znode::{self, ActiveMaster};
+use halcyon_schema::{NamespaceDescriptor, ServerName};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -384,7 +384,8 @@ impl Standing {
             self.create_persistent(&paths.below(name), b"").await?;
         }
         for name in znode::NAMESPACES {
-            let data = znode::encode_namespace(&self.writer(), halcyon_env::random_bytes(), name);
+            let namespace = NamespaceDescriptor::new(*name).to_pb();
+            let data = znode::encode_namespace(&self.writer(), halcyon_env::random_bytes(), &namespace);
             self.create_persistent(&paths.namespace(name), &data).await?;
         }
         Ok(())

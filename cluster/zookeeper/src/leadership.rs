@@ -49,6 +49,8 @@ struct Inner {
     /// The states of tables that this master has written; `None` before the first time and after an error. Held while they are
     /// written, so that of two calls the later one counts.
     mirrored: Mutex<Option<BTreeMap<String, TableState>>>,
+    /// The namespaces that this master has written. Held while they are written.
+    namespaces: Mutex<BTreeMap<String, pb::NamespaceDescriptor>>,
 }
 
 /// The epoch as this master has raised it.
@@ -62,7 +64,8 @@ pub(crate) struct Raised {
 impl Leadership {
     pub(crate) fn new(standing: Standing, own: OwnZnode, lease: Arc<Lease>, raised: Raised) -> Leadership {
         assert!(raised.version > 0, "the znode was created with epoch 0 and then raised");
-        Leadership(Arc::new(Inner { standing, own, lease, raised, mirrored: Mutex::default() }))
+        let (mirrored, namespaces) = (Mutex::default(), Mutex::default());
+        Leadership(Arc::new(Inner { standing, own, lease, raised, mirrored, namespaces }))
     }
 
     /// How many masters became active before this one and it. Grows with each of them.
@@ -152,6 +155,12 @@ impl Leadership {
     pub async fn publish_table_states(&self, states: &BTreeMap<String, TableState>) -> Result<()> {
         let states = states.clone();
         self.run(move |inner| async move { inner.publish_table_states(states).await }).await
+    }
+
+    /// `namespace/<name>`: all namespaces, for HBase's servers and tools (`ZKNamespaceManager`). Znodes of namespaces that are not
+    /// in `namespaces` are deleted.
+    pub async fn publish_namespaces(&self, namespaces: Vec<pb::NamespaceDescriptor>) -> Result<()> {
+        self.run(|inner| async move { inner.publish_namespaces(namespaces).await }).await
     }
 
     /// `rsgroup/<name>`: all region server groups, for HBase's master (`RSGroupInfoManagerImpl.flushConfig`). Znodes of groups
@@ -299,6 +308,29 @@ impl Inner {
         }
         let path = self.own.session.settings().paths.tables();
         Err(self.own.session.error(ErrorKind::Busy, &format!("write {path}"), "its znodes come and go"))
+    }
+
+    async fn publish_namespaces(&self, namespaces: Vec<pb::NamespaceDescriptor>) -> Result<()> {
+        let paths = &self.own.session.settings().paths;
+        let mut written = self.namespaces.lock().await;
+        let (known, _) = read_children(&self.own.session, &paths.namespaces()).await?;
+        let known = known.unwrap_or_default();
+        let named: BTreeMap<String, pb::NamespaceDescriptor> = namespaces
+            .into_iter()
+            .map(|namespace| (String::from_utf8_lossy(&namespace.name).into_owned(), namespace))
+            .collect();
+        for (name, namespace) in &named {
+            if !known.contains(name) || written.get(name) != Some(namespace) {
+                let unique = halcyon_env::random_bytes();
+                let data = znode::encode_namespace(&self.standing.writer(), unique, namespace);
+                self.put(paths.namespace(name), data).await?;
+            }
+        }
+        for gone in known.into_iter().filter(|name| !named.contains_key(name)) {
+            self.remove(paths.namespace(&gone)).await?;
+        }
+        *written = named;
+        Ok(())
     }
 
     async fn publish_groups(&self, groups: Vec<pb::RsGroupInfo>) -> Result<()> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use halcyon_coord::{Coordinator, Seen};
 use halcyon_env::{Clock, FileSystem, RealFileSystem, SystemClock};
 use halcyon_proto::pb;
-use halcyon_schema::ServerName;
 use halcyon_schema::znode::{self, HBASE_VERSION, ZnodePaths};
+use halcyon_schema::{NamespaceDescriptor, ServerName};
 use halcyon_zookeeper::{ZooKeeperCluster, ZooKeeperSettings};
 use prost::Message;
 use zookeeper_client as zk;
@@ -123,7 +123,10 @@ async fn a_master_waits(
         let path = paths.namespace(name);
         let theirs = data(client, &path).await;
         let (writer, unique) = id(&path, &theirs);
-        assert_eq!(znode::encode_namespace(&writer, unique, name), theirs);
+        assert_eq!(
+            znode::encode_namespace(&writer, unique, &NamespaceDescriptor::new(*name).to_pb()),
+            theirs
+        );
     }
     let own = ServerName::new("localhost", 2, start_code);
     let candidate = cluster.stand(&own, 0).await.unwrap();

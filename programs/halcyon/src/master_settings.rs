@@ -1,4 +1,4 @@
-//! Settings of a master: the normalizer, store file trackers, and region server groups.
+//! Settings of a master: the normalizer, store file trackers, replication peers, and region server groups.
 
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct MasterParts {
     pub fix_merge_count_max: usize,
     /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
     pub store_file_tracker: String,
+    /// What the configuration of each replication peer has (`hbase.replication.peer.base.config`).
+    pub peer_base_config: String,
 }
 
 impl Default for MasterParts {
@@ -38,6 +40,7 @@ impl Default for MasterParts {
             remote_lock_timeout: Duration::from_secs(30),
             fix_merge_count_max: 64,
             store_file_tracker: Tracker::Default.name().to_string(),
+            peer_base_config: String::new(),
         }
     }
 }
@@ -65,6 +68,34 @@ impl Codec<String> for TrackerName {
 
     fn refused(_: &String) -> &'static str {
         "is neither DEFAULT nor FILE"
+    }
+}
+
+pub const PEERS: Section<StandaloneSettings> = Section {
+    title: "WAL",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.replication.peer.base.config", "name=value;...", BaseConfig, parts.peer_base_config,
+            "What the configuration of each replication peer gets when it is added, and at the start of the master. A name without a \
+             value is removed from it.";
+    ),
+};
+
+/// Names with their values.
+struct BaseConfig;
+
+impl Codec<String> for BaseConfig {
+    fn parse(text: &str) -> Option<String> {
+        let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(name, _)| !name.trim().is_empty());
+        let mut pairs = text.split(';').map(str::trim).filter(|pair| !pair.is_empty());
+        pairs.all(is_pair).then(|| text.to_string())
+    }
+
+    fn print(value: &String) -> Option<String> {
+        Some(value.clone())
+    }
+
+    fn refused(_: &String) -> &'static str {
+        "is not a list of name=value with semicolons"
     }
 }
 

@@ -16,7 +16,7 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS, REPAIRS, TRACKERS};
+use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, PEERS, QUOTAS, REPAIRS, TRACKERS};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -409,6 +409,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "Time to live of a snapshot that is taken without one; 0: it is kept.";
         ),
     },
+    PEERS,
     Section { title: "WAL", settings: &[WAL_HSYNC] },
     TRACKERS,
     Section {

@@ -505,8 +505,7 @@ impl Bound {
         let znodes = Arc::new(znodes);
         roles.on_stop_request(&znodes, stop_asked);
         let server_name = roles.region_server.server_name().to_pb();
-        let master_weak = Arc::downgrade(&roles.master);
-        znodes.mirror_tables(move || master_weak.upgrade().map(|m| m.table_states()).unwrap_or_default());
+        mirror(&znodes, &roles.master);
         znodes.set_cluster_id(&cluster_id);
         znodes.set_running(&format!("{} ms since 1970", roles.master_name.start_code));
         let page_port = info_port(&region_server_info);
@@ -530,6 +529,21 @@ pub fn event_loops(env: &Env, region_server: &Arc<RegionServer>) -> Result<Arc<E
     event_loops.give_back_memory(GIVE_BACK_PERIOD);
     watch_scheduler(env, Arc::downgrade(region_server)).map_err(failed)?;
     Ok(event_loops)
+}
+
+/// Shows tables, namespaces and peers in ZooKeeper, as they are when a client reads them there.
+fn mirror(znodes: &ClusterZnodes, master: &Arc<Master>) {
+    let weak = Arc::downgrade(master);
+    let tables = weak.clone();
+    znodes.mirror_tables(move || tables.upgrade().map(|master| master.table_states()).unwrap_or_default());
+    let namespaces = weak.clone();
+    znodes.mirror_namespaces(move || {
+        namespaces.upgrade().map(|master| master.namespaces()).unwrap_or_default()
+    });
+    znodes.mirror_peers(move || {
+        let peers = weak.upgrade().map(|master| master.peers()).unwrap_or_default();
+        peers.into_iter().map(|peer| (peer.id, peer.config, peer.is_enabled)).collect()
+    });
 }
 
 /// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.

@@ -55,7 +55,7 @@ fn a_start_date_is_that_of_java() {
 
 #[test]
 fn a_namespace_has_an_id_and_no_magic() {
-    let data = encode_namespace("master:17402", [7; 8], "default");
+    let data = encode_namespace("master:17402", [7; 8], &crate::NamespaceDescriptor::new("default").to_pb());
     assert_eq!(data, b"\xff\0\0\0\x14master:17402\x07\x07\x07\x07\x07\x07\x07\x07\n\x07default");
 }
 

@@ -45,7 +45,10 @@ impl Peers {
 
 /// Reads the peers, and has their edits sent. A peer that cannot be obeyed keeps its WALs.
 pub(crate) fn load(core: &MasterState) -> Result<()> {
-    for peer in files::load_all(&core.env, &core.root)? {
+    for mut peer in files::load_all(&core.env, &core.root)? {
+        if complete(&mut peer.config, &core.settings.peer_base_config) {
+            files::write(&core.env, &core.root, &peer)?;
+        }
         match &core.cluster.replication {
             Some(sources) => {
                 if let Err(error) = sources.peer_found(&peer) {
@@ -60,6 +63,24 @@ pub(crate) fn load(core: &MasterState) -> Result<()> {
         core.peers.by_id.write().insert(peer.id.clone(), peer);
     }
     Ok(())
+}
+
+/// Gives a configuration what each has; whether that has changed it (HBase: `updateReplicationBasePeerConfigs`).
+pub(crate) fn complete(config: &mut pb::ReplicationPeer, base: &str) -> bool {
+    let before = config.configuration.clone();
+    for (name, value) in base.split(';').filter_map(|pair| pair.split_once('=')) {
+        let (name, value) = (name.trim(), value.trim());
+        if config.configuration.iter().any(|pair| pair.name == name && pair.value == value) {
+            continue;
+        }
+        config.configuration.retain(|pair| pair.name != name);
+        if !value.is_empty() {
+            config
+                .configuration
+                .push(pb::NameStringPair { name: name.to_string(), value: value.to_string() });
+        }
+    }
+    config.configuration != before
 }
 
 /// Makes a peer what the description says, on disk and in memory. May run twice.

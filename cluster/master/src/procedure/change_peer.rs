@@ -86,9 +86,11 @@ impl Procedure for ChangePeer {
         let before = core.peers.get(&self.id);
         if self.change() == PeerChange::Add {
             peers::check_id(&self.id)?;
-            let config = self.config.clone().unwrap_or_default();
+            let mut config = self.config.take().unwrap_or_default();
+            peers::complete(&mut config, &core.settings.peer_base_config);
             peers::check_config(&config)?;
             peers::check_serial(core, &config)?;
+            self.config = Some(config);
             return match before {
                 Some(_) => {
                     Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id)))
@@ -125,6 +127,7 @@ impl Procedure for ChangePeer {
 }
 
 const STEPS: &[Step<ChangePeer>] = &[
+    step("look whether it is another cluster", ChangePeer::look),
     step("begin the queue", ChangePeer::begin_queue),
     step("write", ChangePeer::write),
     step("tell the sources", ChangePeer::tell),
@@ -137,6 +140,21 @@ impl HasSteps for ChangePeer {
 }
 
 impl ChangePeer {
+    /// HBase also refuses a peer that does not say which cluster it is. Here it may be away: its queue waits for it.
+    fn look(&mut self, core: &MasterState) -> Result<()> {
+        if self.change() != PeerChange::Add {
+            return Ok(());
+        }
+        let config = self.config.clone().unwrap_or_default();
+        let key = config.clusterkey();
+        if core.cluster.coordination.cluster_id_of(key).is_some_and(|id| id == core.cluster_id) {
+            return Err(Error::invalid(format!(
+                "Invalid cluster key: {key}, should not replicate to itself for HBaseInterClusterReplicationEndpoint"
+            )));
+        }
+        Ok(())
+    }
+
     fn begin_queue(&mut self, core: &MasterState) -> Result<()> {
         match self.change() {
             PeerChange::Add => sources(core)?.begin_queue(&self.id),

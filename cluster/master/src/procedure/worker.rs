@@ -234,7 +234,7 @@ impl Shared {
             }
             self.wake.notify_all();
         }
-        self.core.publish_table_states();
+        self.core.publish_names();
         record::remove(&self.core, job.record.id)
     }
 

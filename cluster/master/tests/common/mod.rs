@@ -25,7 +25,7 @@ use halcyon_master::{HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{
-    FamilyDescriptor, MobFileRefs, RegionInfo, ServerName, TableDescriptor, TableName, layout,
+    ClusterId, FamilyDescriptor, MobFileRefs, RegionInfo, ServerName, TableDescriptor, TableName, layout,
 };
 use parking_lot::Mutex;
 use prost::Message;
@@ -53,6 +53,8 @@ pub struct FakeRegionServer {
     peers: Mutex<BTreeMap<String, PeerDescription>>,
     /// HFiles of bulk loads that peers have still to copy.
     pub needed_hfiles: Mutex<Vec<String>>,
+    /// Clusters that can be found, by their cluster key.
+    pub clusters: Mutex<BTreeMap<String, ClusterId>>,
     /// Regions whose store files it was told to list.
     pub listed: Mutex<Vec<String>>,
     /// What store files refer to; `None`: one of them does not say.
@@ -104,6 +106,7 @@ impl FakeRegionServer {
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
             needed_hfiles: Mutex::default(),
+            clusters: Mutex::default(),
             listed: Mutex::default(),
             mob_refs: Mutex::default(),
             during_close: Mutex::default(),

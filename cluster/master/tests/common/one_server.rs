@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_contract::{MasterCoordination, RegionServerApi, RegionServers, ServerReport, Standing};
-use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_schema::{ClusterId, RegionInfo, ServerName};
 
 use super::FakeRegionServer;
 
@@ -67,6 +67,10 @@ impl MasterCoordination for OneServer {
 
     fn backup_masters(&self) -> Vec<ServerName> {
         Vec::new()
+    }
+
+    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+        self.0.clusters.lock().get(cluster_key).cloned()
     }
 
     fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {

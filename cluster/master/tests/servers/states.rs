@@ -44,9 +44,30 @@ fn states_are_published_when_a_procedure_has_ended() {
     c.waits_for(done.proc_id);
     assert_eq!(c.published(), Some(TableState::Enabled), "nothing could be written");
     c.servers.state.lock().cannot_publish = false;
-    c.master.publish_table_states();
+    c.master.publish_names();
     assert_eq!(c.published(), Some(TableState::Disabled));
     let done: pb::DeleteTableResponse = c.call("DeleteTable", &delete("t"));
     c.waits_for(done.proc_id);
     assert_eq!(c.published(), None);
+}
+
+/// HBase's servers and tools look for namespaces in ZooKeeper.
+#[test]
+fn namespaces_are_published_when_a_procedure_has_ended() {
+    let c = Many::new(env(), 1);
+    let published = || c.servers.state.lock().published_namespaces.clone();
+    let descriptor = NamespaceDescriptor::new("n").to_pb();
+    let request = pb::CreateNamespaceRequest { namespace_descriptor: descriptor, ..Default::default() };
+    let done: pb::CreateNamespaceResponse = c.call("CreateNamespace", &request);
+    c.waits_for(done.proc_id);
+    assert_eq!(published(), ["default", "hbase", "n"]);
+
+    c.servers.state.lock().cannot_publish = true;
+    let request = pb::DeleteNamespaceRequest { namespace_name: "n".to_string(), ..Default::default() };
+    let done: pb::DeleteNamespaceResponse = c.call("DeleteNamespace", &request);
+    c.waits_for(done.proc_id);
+    assert_eq!(published(), ["default", "hbase", "n"], "nothing could be written");
+    c.servers.state.lock().cannot_publish = false;
+    c.master.publish_names();
+    assert_eq!(published(), ["default", "hbase"]);
 }

@@ -41,6 +41,7 @@ pub use sink::SinkStats;
 pub(crate) use sink::{Sink, write_local};
 pub use source::SourceStats;
 pub(crate) use sources::Sources;
+pub use target::cluster_id_of;
 
 /// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
 const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";

@@ -275,13 +275,14 @@ pub(crate) struct Local {
     pub elsewhere: Vec<TableEdits>,
 }
 
-/// Writes mutations of the regions that are open here. *Blocking*. After an error a part of them is written.
+/// Writes mutations of the regions that are open here. *Blocking*. After an error a part of them is written. Regions with coprocessors
+/// are left to the client, as if they were elsewhere: their observers see replicated edits as any others, as in HBase.
 pub(crate) fn write_local(regions: &RegionTable, tables: Vec<TableEdits>) -> Result<Local, RpcError> {
     let mut local = Local::default();
     let online = regions.online();
     for TableEdits { table, mutations } in tables {
         let is_here = |online: &&Arc<OnlineRegion>| {
-            *online.region.info().table() == table && !online.region.is_secondary()
+            *online.region.info().table() == table && !online.region.is_secondary() && !online.is_hosted()
         };
         let here: Vec<&Arc<OnlineRegion>> = online.iter().filter(is_here).collect();
         let mut elsewhere = Vec::new();

@@ -9,7 +9,7 @@
 //! to the peer is waited for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{ErrorKind, Result};
@@ -57,9 +57,12 @@ struct Numbers {
     read_edits: AtomicU64,
     queued_wals: AtomicU64,
     age_ms: AtomicU64,
-    last_shipped_ms: AtomicI64,
+    /// When the newest entry was written that the peer has got; 0: none was sent.
+    shipped_ms: AtomicU64,
     /// When the oldest entry was written that is being sent; 0: none is.
     next_ms: AtomicU64,
+    /// When an entry was written that was to be sent last; 0: there was none.
+    seen_ms: AtomicU64,
 }
 
 /// What a source has sent since start, besides what servers report to the master (HBase: `MetricsReplicationSourceSource`).
@@ -133,8 +136,6 @@ impl Source {
         queue: Queue,
     ) -> Source {
         let orders = Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
-        let numbers = Numbers::default();
-        numbers.last_shipped_ms.store(resources.env.clock.now_ms(), Ordering::Relaxed);
         let queue_id = match &whose {
             Whose::Gone(server) => format!("{}-{}", peer.id, server.replace("%2C", ",")),
             Whose::All | Whose::Own => peer.id.clone(),
@@ -148,7 +149,7 @@ impl Source {
             sender,
             orders: watch::Sender::new(orders),
             queue: Mutex::new(queue),
-            numbers,
+            numbers: Numbers::default(),
             is_running: AtomicBool::new(false),
             has_finished: AtomicBool::new(false),
         }
@@ -194,7 +195,8 @@ impl Source {
         PeerFilter::new(config, self.resources.online.in_force().replicates_bulk_loads)
     }
 
-    /// As servers report it to the master.
+    /// As servers report it to the master. Of what was read and sent it has the times of writing, and 0 where there is nothing
+    /// yet (HBase: `ReplicationLoad.buildReplicationLoad`).
     pub(super) fn load(&self, now_ms: i64) -> pb::ReplicationLoadSource {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (numbers, next_ms) = (&self.numbers, get(&self.numbers.next_ms));
@@ -203,13 +205,13 @@ impl Source {
             peer_id: self.id.clone(),
             age_of_last_shipped_op: get(&numbers.age_ms),
             size_of_log_queue: u32::try_from(get(&numbers.queued_wals)).unwrap_or(u32::MAX),
-            time_stamp_of_last_shipped_op: numbers.last_shipped_ms.load(Ordering::Relaxed).max(0) as u64,
+            time_stamp_of_last_shipped_op: get(&numbers.shipped_ms),
             replication_lag: lag_ms,
-            time_stamp_of_next_to_replicate: Some(next_ms),
+            time_stamp_of_next_to_replicate: Some(get(&numbers.seen_ms)),
             queue_id: Some(self.queue_id.clone()),
             recovered: Some(matches!(self.whose, Whose::Gone(_))),
             running: Some(self.is_running.load(Ordering::Relaxed)),
-            edits_since_restart: Some(get(&numbers.shipped_ops) > 0),
+            edits_since_restart: Some(get(&numbers.seen_ms) > 0),
             edits_read: Some(get(&numbers.read_edits)),
             o_ps_shipped: Some(get(&numbers.shipped_ops)),
         }
@@ -412,6 +414,9 @@ impl Source {
     fn note_next(&self, batch: &Batch) {
         let next_ms = batch.entries.first().map_or(0, |entry| entry.key.write_time);
         self.numbers.next_ms.store(next_ms, Ordering::Relaxed);
+        if next_ms != 0 {
+            self.numbers.seen_ms.store(next_ms, Ordering::Relaxed);
+        }
     }
 
     /// What waits for a peer that is not found: its lag counts from the first entry of that.
@@ -436,7 +441,8 @@ impl Source {
         numbers.shipped_hfiles.fetch_add(batch.hfiles_count(), Ordering::Relaxed);
         let written_ms = i64::try_from(batch.write_time_ms).unwrap_or(now_ms);
         numbers.age_ms.store(now_ms.saturating_sub(written_ms).max(0) as u64, Ordering::Relaxed);
-        numbers.last_shipped_ms.store(now_ms, Ordering::Relaxed);
+        numbers.shipped_ms.store(batch.write_time_ms, Ordering::Relaxed);
+        numbers.seen_ms.store(batch.write_time_ms, Ordering::Relaxed);
     }
 
     /// Waits as long as a batch may take by the peer's `bandwidth`, in bytes a second; 0: there is no limit.

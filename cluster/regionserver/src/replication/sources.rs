@@ -19,7 +19,7 @@ use super::filter::PeerFilter;
 use super::holders::Holder;
 use super::queue::{Queue, is_needed_by};
 use super::source::{Source, SourceStats};
-use super::target::{FileDirs, Sender, Target};
+use super::target::{self, FileDirs, Sender, Target};
 use super::wals::{Wals, Whose, begin_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
@@ -177,6 +177,11 @@ impl Sources {
         let mut all = self.all.lock();
         all.have_ended = true;
         all.running().for_each(|running| running.source.end());
+    }
+
+    /// The id of another cluster, by its cluster key; `None`: it does not say, or the server has no threads for calls yet.
+    pub(crate) fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+        self.threads.get()?.block_on(target::cluster_id_of(cluster_key))
     }
 
     /// Ends all sources, and waits for their threads. What the peers have got is noted already.

@@ -13,12 +13,9 @@ use halcyon_wal::WalReader;
 
 use super::filter::{PeerFilter, load_of};
 use super::queue::{Queue, Reached};
+use crate::RegionServerSettings;
 use crate::regions::resources::RegionResources;
 
-/// Entries and bytes of a batch (HBase: `replication.source.nb.capacity`, and a quarter of
-/// `replication.source.size.capacity`). One entry may be larger.
-const BATCH_ENTRIES_MAX: usize = 25_000;
-const BATCH_BYTES_MAX: usize = 16 << 20;
 /// So much is read of WALs without a look at whether the source is to stop.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
@@ -93,8 +90,10 @@ impl Batch {
         loads.flat_map(|load| load.stores).map(|store| store.store_file.len() as u64).sum()
     }
 
-    fn is_full(&self) -> bool {
-        self.entries.len() >= BATCH_ENTRIES_MAX || self.bytes >= BATCH_BYTES_MAX
+    /// One entry may be larger than a batch.
+    fn is_full(&self, settings: &RegionServerSettings) -> bool {
+        self.entries.len() >= settings.replication_batch_entries
+            || self.bytes as u64 >= settings.replication_batch_bytes
     }
 }
 
@@ -174,6 +173,7 @@ impl Wals {
         ids: (ClusterUuid, ClusterUuid),
     ) -> Result<Batch> {
         let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
+        let settings = self.resources.online.in_force();
         let mut read_bytes = 0;
         for file in self.files.iter().filter(|file| !queue.is_done(&file.name)) {
             let Some(limit) = self.limit_of(&file.name) else { break };
@@ -195,7 +195,7 @@ impl Wals {
             }
             go_to(&mut reader, begin)?;
             let ended = loop {
-                if batch.is_full() || read_bytes >= READ_BYTES_MAX {
+                if batch.is_full(&settings) || read_bytes >= READ_BYTES_MAX {
                     break false;
                 }
                 let at = reader.offset();

@@ -12,7 +12,7 @@ use halcyon_contract::{
     RegionServers, ServerReport, Standing, SystemTables, WalFiles,
 };
 use halcyon_region::Scan;
-use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName};
+use halcyon_schema::{ClusterId, META_ENCODED_NAME, RegionInfo, ServerName};
 
 use crate::RegionServer;
 use crate::regions::region_table::OnlineRegion;
@@ -210,6 +210,10 @@ impl MasterCoordination for OneServer {
 
     fn backup_masters(&self) -> Vec<ServerName> {
         Vec::new()
+    }
+
+    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+        self.0.sources.cluster_id_of(cluster_key)
     }
 
     fn set_draining(&self, server: &ServerName, _is_draining: bool) -> Result<()> {

@@ -120,6 +120,10 @@ pub struct RegionServerSettings {
     pub drop_deleted_tables: bool,
     /// The same of families (`hbase.replication.drop.on.deleted.columnfamily`).
     pub drop_deleted_families: bool,
+    /// Bytes and WAL entries that a replication peer gets in one call (`replication.source.size.capacity`, HBase's default is
+    /// 64 MiB; `replication.source.nb.capacity`).
+    pub replication_batch_bytes: u64,
+    pub replication_batch_entries: usize,
     /// Whether replication peers get bulk loads, too (`hbase.replication.bulkload.enabled`).
     pub replicates_bulk_loads: bool,
     /// By which directory of `replication_conf_dir` peers find the files of this cluster; empty: the cluster's own id
@@ -236,6 +240,8 @@ impl Default for RegionServerSettings {
             wal_errors_tolerated: 2,
             drop_deleted_tables: false,
             drop_deleted_families: false,
+            replication_batch_bytes: 16 << 20,
+            replication_batch_entries: 25_000,
             replicates_bulk_loads: false,
             replication_cluster_id: String::new(),
             replication_conf_dir: String::new(),
@@ -552,6 +558,10 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                  wait for it.";
             Restart, "hbase.replication.drop.on.deleted.columnfamily", "true, false", Flag, drop_deleted_families,
                 "The same of families.";
+            Restart, "replication.source.size.capacity", "bytes", Positive, replication_batch_bytes,
+                "Bytes that a replication peer gets in one call. One WAL entry may be larger.";
+            Restart, "replication.source.nb.capacity", "entries", Positive, replication_batch_entries,
+                "The same in WAL entries.";
             Restart, "hbase.replication.bulkload.enabled", "true, false", Flag, replicates_bulk_loads,
                 "Whether replication peers get bulk loads, too. Needs `hbase.replication.cluster.id`.";
             Restart, "hbase.replication.cluster.id", "name", Text, replication_cluster_id,

@@ -264,6 +264,7 @@ impl StandaloneSettings {
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
         master.store_file_tracker.clone_from(&self.parts.store_file_tracker);
+        master.peer_base_config.clone_from(&self.parts.peer_base_config);
         if self.regionserver.coprocessors.has_host() {
             // The region servers have the JVMs; a class that cannot be loaded keeps its regions closed.
             master.coprocessors = CoprocessorCheck::hosted(|_| Ok(()));

@@ -8,7 +8,7 @@ use halcyon_contract::{MasterCoordination, RegionServers};
 use halcyon_coord::{ClusterView, Seen};
 use halcyon_master::{Master, Noticed, Timelines};
 use halcyon_proto::pb;
-use halcyon_schema::ServerName;
+use halcyon_schema::{ClusterId, ServerName};
 use halcyon_servers::{ClusterSources, Servers};
 use halcyon_zookeeper::Leadership;
 use tokio::runtime::Handle;
@@ -77,6 +77,14 @@ impl MasterCoordination for Znodes {
         states: &BTreeMap<String, pb::table_state::State>,
     ) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_table_states(states))
+    }
+
+    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+        self.runtime.block_on(halcyon_regionserver::cluster_id_of(cluster_key))
+    }
+
+    fn publish_namespaces(&self, namespaces: &[pb::NamespaceDescriptor]) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_namespaces(namespaces.to_vec()))
     }
 
     fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> halcyon_cell::Result<()> {
@@ -213,14 +221,14 @@ pub async fn balance(period: Duration, master: Weak<Master>) {
     }
 }
 
-/// Keeps what others read of tables and servers up to date: the znodes of table states, where they could not be written when a state
+/// Keeps what others read of tables and servers up to date: the znodes of tables and namespaces, where they could not be written when one
 /// changed, and what HBase's master would have to know.
 pub async fn follow_tables(master: Weak<Master>) {
     loop {
         tokio::time::sleep(CHORE_PERIOD).await;
         let Some(master) = master.upgrade() else { return };
         let noted = tokio::task::spawn_blocking(move || {
-            master.publish_table_states();
+            master.publish_names();
             master.look_at_transitions();
             master.note_servers()
         });

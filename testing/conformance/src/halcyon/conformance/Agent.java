@@ -10,6 +10,7 @@ import javassist.CtMethod;
 import javassist.LoaderClassPath;
 import javassist.expr.ExprEditor;
 import javassist.expr.MethodCall;
+import javassist.expr.NewExpr;
 
 /**
  * Rewrites HBase's testing utilities while they load, so that "start a mini cluster" means "use the
@@ -20,6 +21,7 @@ public final class Agent implements ClassFileTransformer {
   private static final String HTU = "org/apache/hadoop/hbase/HBaseTestingUtility";
   private static final String ZTU = "org/apache/hadoop/hbase/HBaseZKTestingUtility";
   private static final String QTU = "org/apache/hadoop/hbase/quotas/ThrottleQuotaTestUtil";
+  private static final String REPLICATION_TESTS = "org/apache/hadoop/hbase/replication/";
 
   public static void premain(String args, Instrumentation inst) {
     inst.addTransformer(new Agent());
@@ -28,7 +30,8 @@ public final class Agent implements ClassFileTransformer {
   @Override
   public byte[] transform(ClassLoader loader, String name, Class<?> c, ProtectionDomain d,
     byte[] bytes) {
-    if (!HTU.equals(name) && !ZTU.equals(name) && !QTU.equals(name)) {
+    boolean ofReplication = name != null && name.startsWith(REPLICATION_TESTS) && isTest(name);
+    if (!HTU.equals(name) && !ZTU.equals(name) && !QTU.equals(name) && !ofReplication) {
       return null;
     }
     try {
@@ -36,6 +39,10 @@ public final class Agent implements ClassFileTransformer {
       pool.appendClassPath(new LoaderClassPath(loader));
       CtClass ct = pool.get(name.replace('/', '.'));
       for (CtMethod m : ct.getDeclaredMethods()) {
+        if (ofReplication) {
+          m.instrument(new Peers());
+          continue;
+        }
         String body = HTU.equals(name) ? htu(m) : ZTU.equals(name) ? ztu(m) : qtu(m);
         if (body != null) {
           m.setBody(body);
@@ -43,6 +50,8 @@ public final class Agent implements ClassFileTransformer {
           m.instrument(new Tables());
         } else if (HTU.equals(name) && m.getName().equals("getDefaultRootDirPath")) {
           m.insertBefore("if (halcyon.conformance.External.hasOwnServer()) " + returns("rootDir(this)"));
+        } else if (HTU.equals(name) && m.getName().equals("createWALRootDir")) {
+          m.insertBefore("if (halcyon.conformance.External.hasOwnServer()) " + returns("walRootDir(this)"));
         }
       }
       byte[] out = ct.toBytecode();
@@ -92,7 +101,7 @@ public final class Agent implements ClassFileTransformer {
   private static String ztu(CtMethod m) {
     return switch (m.getName()) {
       case "startMiniZKCluster" -> "{" + call("local(this)") + "return " + call("zk(this)") + "}";
-      case "shutdownMiniZKCluster" -> "{}";
+      case "shutdownMiniZKCluster", "setZkCluster" -> "{}"; // each server has its own
       case "getZkCluster" -> returns("zk(this)");
       default -> null;
     };
@@ -114,6 +123,31 @@ public final class Agent implements ClassFileTransformer {
     public void edit(MethodCall call) throws CannotCompileException {
       if (call.getMethodName().equals("createTable") && call.getClassName().endsWith(".Admin")) {
         call.replace("{ $1 = halcyon.conformance.External.withEndpoints(this, $1); $proceed($$); }");
+      }
+    }
+  }
+
+  private static boolean isTest(String name) {
+    String simple = name.substring(name.lastIndexOf('/') + 1);
+    return simple.startsWith("Test") || simple.endsWith("TestBase");
+  }
+
+  /**
+   * Tests of replication make the znodes of a cluster before they start it; a server makes its own. Their endpoint is HBase's
+   * with a count.
+   */
+  private static final class Peers extends ExprEditor {
+    @Override
+    public void edit(NewExpr made) throws CannotCompileException {
+      if (made.getClassName().endsWith(".ZKWatcher") && made.getSignature().endsWith("Z)V")) {
+        made.replace("$_ = $4 ? null : $proceed($$);");
+      }
+    }
+
+    @Override
+    public void edit(MethodCall call) throws CannotCompileException {
+      if (call.getMethodName().equals("setReplicationEndpointImpl")) {
+        call.replace("$_ = $proceed(halcyon.conformance.External.endpoint($1));");
       }
     }
   }

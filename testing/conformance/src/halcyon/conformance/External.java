@@ -30,13 +30,16 @@ import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
 import org.apache.hadoop.hbase.master.HMaster;
+import org.apache.hadoop.hbase.master.MasterCoprocessorHost;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
 import org.apache.hadoop.hbase.master.ServerManager;
 import org.apache.hadoop.hbase.master.TableStateManager;
+import org.apache.hadoop.hbase.net.Address;
 import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
+import org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
 import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
@@ -104,6 +107,10 @@ public final class External {
       conf.set("hbase.rootdir", ROOT.isEmpty() ? new File(base, "root").toURI().toString() : ROOT);
       conf.set("hbase.fs.tmp.dir", new File(base, "staging").toURI().toString());
       conf.set("hadoop.tmp.dir", new File(base, "hadoop-tmp").getPath());
+    }
+    if (Run.testClass.startsWith("org.apache.hadoop.hbase.mapred.")) {
+      // TableOutputFormat of that package is a FileOutputFormat, and a reducer of the local runner wants its directory
+      conf.setIfUnset("mapreduce.output.fileoutputformat.outputdir", new File(conf.get("conformance.base"), "output").toURI().toString());
     }
     point(conf);
   }
@@ -181,6 +188,17 @@ public final class External {
       }
     }
     return with;
+  }
+
+  /** The server has its WALs in its root directory. */
+  public static Path walRootDir(HBaseTestingUtility u) throws IOException {
+    u.getConfiguration().unset("hbase.wal.dir");
+    return rootDir(u);
+  }
+
+  /** The endpoint of a peer. One class of the tests only counts what HBase's own does, which is the default. */
+  public static String endpoint(String name) {
+    return "org.apache.hadoop.hbase.replication.TestReplicationBase$ReplicationEndpointTest".equals(name) ? null : name;
   }
 
   public static void stop(HBaseTestingUtility u) throws IOException {
@@ -318,10 +336,15 @@ public final class External {
           return u.getConfiguration();
         }
         case "isOnline", "isAlive" -> {
-          return true;
+          return lives(u, sn);
         }
-        case "isAborted", "isStopped", "isStopping" -> {
-          return false;
+        case "isAborted", "isStopped", "isStopping", "isShutDown" -> {
+          return !lives(u, sn);
+        }
+        case "abort", "stop" -> {
+          String method = i.getMethod().getName();
+          OwnServer.order(u, "HRegionServer." + method, method.equals("stop") ? "stop" : "kill", sn.getPort());
+          return null;
         }
         case "getRegions" -> {
           List<HRegion> regions = new ArrayList<>();
@@ -346,6 +369,12 @@ public final class External {
           }
           return null;
         }
+        case "getWAL" -> {
+          return Wals.of(u, sn);
+        }
+        case "getWALs" -> {
+          return Collections.singletonList(Wals.of(u, sn));
+        }
         case "getCompactedHFilesDischarger" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server archives by itself
         }
@@ -364,6 +393,11 @@ public final class External {
         }
       }
     }));
+  }
+
+  /** Whether a server's process runs. That of a server which cannot be ended does. */
+  static boolean lives(HBaseTestingUtility u, ServerName name) throws IOException {
+    return !OwnServer.isCluster() || OwnServer.order(u, "state", "state", name.getPort()).equals("running");
   }
 
   /** Whether requests are limited. The quotas themselves the external server reads by itself. */
@@ -440,6 +474,12 @@ public final class External {
             }
           }));
         }
+        case "getMasterCoprocessorHost" -> {
+          return masterCoprocessors();
+        }
+        case "getLoadBalancer" -> {
+          return groupBalancer();
+        }
         case "getLastMajorCompactionTimestamp" -> {
           return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
         }
@@ -504,6 +544,29 @@ public final class External {
     }));
   }
 
+  /** Tests of groups wait until the balancer has read them; a master that answers has. */
+  private static RSGroupBasedLoadBalancer groupBalancer() {
+    return Mockito.mock(RSGroupBasedLoadBalancer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      if (!i.getMethod().getName().equals("isOnline")) {
+        internals("LoadBalancer." + i.getMethod().getName());
+      }
+      return true;
+    }));
+  }
+
+  /** Observers of the tests of groups, which no master calls: what they should have seen they have not. */
+  private static MasterCoprocessorHost masterCoprocessors() {
+    return Mockito.mock(MasterCoprocessorHost.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      boolean ofGroups = i.getMethod().getName().equals("findCoprocessor") && i.getArgument(0) instanceof String name
+        && name.startsWith("org.apache.hadoop.hbase.rsgroup.");
+      if (!ofGroups) {
+        internals("HMaster.getMasterCoprocessorHost");
+      }
+      Class<?> observer = Class.forName(i.getArgument(0));
+      return observer.getDeclaredConstructor().newInstance();
+    }));
+  }
+
   public static MiniZooKeeperCluster zk(HBaseZKTestingUtility u) {
     if (ZK.isEmpty() && !OwnServer.ON) {
       internals("ZooKeeper");
@@ -514,8 +577,14 @@ public final class External {
         case "getClientPort" -> {
           return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
         }
-        case "getAddress", "toString" -> {
+        case "getAddress" -> {
+          return Address.fromString(address);
+        }
+        case "toString" -> {
           return address;
+        }
+        case "shutdown" -> {
+          return null; // each server ends its own
         }
         default -> {
           throw new AssumptionViolatedException("JVM internals: MiniZooKeeperCluster." + i.getMethod().getName());

@@ -12,6 +12,7 @@ import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.RegionInfoBuilder;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.regionserver.HRegion;
@@ -178,30 +179,126 @@ public class ExternalCluster extends MiniHBaseCluster {
   public java.util.List<RegionServerThread> getRegionServerThreads() {
     java.util.List<RegionServerThread> out = new java.util.ArrayList<>();
     for (ServerName name : servers()) {
-      HRegionServer server = External.server(util, name);
-      out.add(Mockito.mock(RegionServerThread.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-        switch (i.getMethod().getName()) {
-          case "getRegionServer" -> {
-            return server;
-          }
-          case "isAlive" -> {
-            return true;
-          }
-          case "toString" -> {
-            return name.toString();
-          }
-          default -> {
-            throw new AssumptionViolatedException("JVM internals: RegionServerThread." + i.getMethod().getName());
-          }
-        }
-      })));
+      out.add(thread(name));
     }
     return out;
+  }
+
+  private RegionServerThread thread(ServerName name) {
+    HRegionServer server = External.server(util, name);
+    return Mockito.mock(RegionServerThread.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "getRegionServer" -> {
+          return server;
+        }
+        case "isAlive" -> {
+          return External.lives(util, name);
+        }
+        case "waitForServerOnline" -> {
+          return null;
+        }
+        case "join" -> {
+          while (External.lives(util, name)) {
+            External.pause();
+          }
+          return null;
+        }
+        case "toString", "getName" -> {
+          return name.toString();
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: RegionServerThread." + i.getMethod().getName());
+        }
+      }
+    }));
   }
 
   @Override
   public java.util.List<RegionServerThread> getLiveRegionServerThreads() {
     return getRegionServerThreads();
+  }
+
+  @Override
+  public RegionServerThread startRegionServer() throws IOException {
+    int port = Integer.parseInt(OwnServer.order(util, "MiniHBaseCluster.startRegionServer", "start", 0).replace("port ", ""));
+    for (int i = 0; i < 300; i++) {
+      for (ServerName name : servers()) {
+        if (name.getPort() == port) {
+          return thread(name);
+        }
+      }
+      External.pause();
+    }
+    throw new IOException("the master does not know the new server");
+  }
+
+  @Override
+  public RegionServerThread startRegionServerAndWait(long timeout) throws IOException {
+    return startRegionServer();
+  }
+
+  @Override
+  public void killRegionServer(ServerName name) throws IOException {
+    OwnServer.order(util, "MiniHBaseCluster.killRegionServer", "kill", name.getPort());
+  }
+
+  @Override
+  public void stopRegionServer(ServerName name) throws IOException {
+    OwnServer.order(util, "MiniHBaseCluster.stopRegionServer", "stop", name.getPort());
+  }
+
+  @Override
+  public String abortRegionServer(int number) {
+    return end(number, "kill").toString();
+  }
+
+  @Override
+  public RegionServerThread stopRegionServer(int number) {
+    return thread(end(number, "stop"));
+  }
+
+  @Override
+  public RegionServerThread stopRegionServer(int number, boolean shutdownFileSystem) {
+    return stopRegionServer(number);
+  }
+
+  private ServerName end(int number, String order) {
+    ServerName name = getRegionServer(number).getServerName();
+    try {
+      OwnServer.order(util, "MiniHBaseCluster." + order + "RegionServer", order, name.getPort());
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+    return name;
+  }
+
+  @Override
+  public String waitOnRegionServer(int number) {
+    return ""; // servers that have ended are not in the list, so this is another one
+  }
+
+  @Override
+  public void waitForRegionServerToStop(ServerName name, long timeout) throws IOException {
+    await(name, timeout, false);
+  }
+
+  @Override
+  public void waitForRegionServerToStart(String host, int port, long timeout) {
+  }
+
+  private void await(ServerName name, long timeout, boolean lives) throws IOException {
+    long end = System.currentTimeMillis() + timeout;
+    while (External.lives(util, name) != lives || servers().contains(name) != lives) {
+      if (System.currentTimeMillis() > end) {
+        throw new IOException("waited for " + name + " for " + timeout + " ms");
+      }
+      External.pause();
+    }
+  }
+
+  @Override
+  public int getServerWithMeta() {
+    return getServerWith(RegionInfoBuilder.FIRST_META_REGIONINFO.getRegionName());
   }
 
   @Override

@@ -46,6 +46,7 @@ final class OwnServer {
 
   private final File dir;
   private Process process;
+  private BufferedReader answers;
   private String zooKeeper = "";
   private String master = "";
   private int regionServers = 1;
@@ -104,9 +105,9 @@ final class OwnServer {
     process = new ProcessBuilder(COMMAND, dir.getPath(), String.valueOf(regionServers)).redirectError(errors).start();
     String root = Path.of(dir.getPath(), "data").toUri().toString().replaceAll("/$", "");
     String znode = "/hbase";
-    BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    answers = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
     while (true) {
-      String line = out.readLine();
+      String line = answers.readLine();
       if (line == null) {
         throw new IOException("the server did not start: " + reason(errors.toPath()));
       }
@@ -136,6 +137,32 @@ final class OwnServer {
     List<String> lines = Files.readAllLines(log);
     lines.removeIf(line -> line.contains(" is not used: ") || line.contains(" INFO ") || line.startsWith("\tat "));
     return String.join(" ", lines.subList(0, Math.min(lines.size(), 12))).trim();
+  }
+
+  /** Whether single region servers can be started, stopped and killed. */
+  static boolean isCluster() {
+    return ON && "cluster".equals(System.getenv("CONFORMANCE_SERVER"));
+  }
+
+  /** Tells the script of a test's cluster "start", or "kill", "stop" or "state" of the server with this port, for a method of the test. */
+  static synchronized String order(HBaseZKTestingUtility u, String method, String order, int port) throws IOException {
+    OwnServer server = SERVERS.get(u);
+    if (!isCluster() || server == null || server.process == null) {
+      External.internals(method);
+    }
+    server.process.getOutputStream().write(("server-" + order + " " + port + "\n").getBytes(StandardCharsets.UTF_8));
+    server.process.getOutputStream().flush();
+    String answer = "";
+    while (true) {
+      String line = server.answers.readLine();
+      if (line == null) {
+        throw new IOException("the script of the servers has ended: see start.log");
+      }
+      if (line.equals("done")) {
+        return answer;
+      }
+      answer = line;
+    }
   }
 
   private void end(boolean kill) {

@@ -19,6 +19,7 @@ import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Consistency;
 import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.io.HFileLink;
@@ -69,6 +70,15 @@ final class Regions {
           try (Table t = u.getConnection().getTable(r.getTable())) {
             return t.get(get);
           }
+        }
+        case "put" -> {
+          try (Table t = u.getConnection().getTable(r.getTable())) {
+            t.put((Put) i.getArgument(0));
+          }
+          return null;
+        }
+        case "getWAL" -> {
+          return Wals.of(u, serverOf(u, r));
         }
         case "getCompactionState" -> {
           return u.getAdmin().getCompactionStateForRegion(r.getRegionName());

@@ -28,6 +28,7 @@ public final class Run {
   private static final Map<Description, Long> STARTED = new ConcurrentHashMap<>();
   private static final Set<Description> DONE = ConcurrentHashMap.newKeySet();
   private static PrintStream out;
+  static String testClass = "";
 
   private static String className(Description d) {
     return d.getClassName();
@@ -99,6 +100,7 @@ public final class Run {
 
   public static void main(String[] args) throws Exception {
     out = new PrintStream(new FileOutputStream(args[0], true), true, "UTF-8");
+    testClass = args[1];
     Set<String> only = read("conformance.only");
     Set<String> except = read("conformance.except");
     Runner runner = Request.aClass(Class.forName(args[1])).getRunner();
