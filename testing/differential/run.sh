@@ -48,7 +48,7 @@ hbase_fetch
 
 # No file is compacted unless the script says so: when a server does it by itself depends on time.
 COMMON="hbase.hstore.compaction.min=1000 hbase.hstore.blockingStoreFiles=10000 hbase.hregion.majorcompaction=0"
-HBASE_PROPERTIES="$COMMON hbase.regionserver.handler.count=10 hbase.snapshot.enabled=true ${HBASE_PROPERTIES:-}"
+HBASE_PROPERTIES="$COMMON hbase.regionserver.handler.count=10 hbase.snapshot.enabled=true hbase.client.scanner.timeout.period=5000 ${HBASE_PROPERTIES:-}"
 hbase_start "$DIR/first" "$DIR/first-root"
 ZOOKEEPER="$HBASE_ZK"
 if [ "$AGAINST" = hbase ]; then
