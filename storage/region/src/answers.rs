@@ -92,6 +92,10 @@ impl Answers {
         {
             state.forget_oldest();
         }
+        if state.groups.is_empty() {
+            // A compaction that began before may have kept cells of operations that were forgotten meanwhile.
+            (state.cells, state.bytes) = (BTreeMap::new(), 0);
+        }
         let mut operations: Vec<SeqId> =
             state.groups.iter().flat_map(|group| &group.operations).copied().collect();
         drop(state);

@@ -3,7 +3,7 @@
 //! An Increment, Append or atomic batch that carries a nonce begins here. The first call with the pair does the
 //! work; a second one that comes meanwhile waits for it; one that comes later learns that the work is done, and the
 //! sequence id of its cells, by which it finds the answer. A failed operation is forgotten, so that a retry does the
-//! work. What replay finds in the WAL is reported here before a region serves calls. Checked against
+//! work, unless it has written. What replay finds in the WAL is reported here before a region serves calls. Checked against
 //! `ServerNonceManager` of 2.6.4.
 //!
 //! A finished pair is remembered for the grace period, as a key of eight bytes with the sequence id: the nonce,
@@ -287,34 +287,44 @@ impl Nonces {
     }
 }
 
-/// Ends an operation as failed when it is dropped before [`NonceGuard::end`].
+/// Ends an operation as failed when it is dropped before [`NonceGuard::end`], unless it has written: then nobody knows whether the WAL has
+/// it, which has failed. A call that repeats the operation here is told that it is running, until the server ends.
 pub(crate) struct NonceGuard {
     nonces: Arc<Nonces>,
     nonce: Nonce,
     seq: SeqId,
+    has_written: bool,
 }
 
 impl NonceGuard {
     pub(crate) fn new(nonces: &Arc<Nonces>, nonce: Nonce) -> NonceGuard {
-        NonceGuard { nonces: nonces.clone(), nonce, seq: SeqId::ZERO }
+        NonceGuard { nonces: nonces.clone(), nonce, seq: SeqId::ZERO, has_written: false }
     }
 
     /// The sequence id of what the operation has written.
     pub(crate) fn wrote(mut self, seq: SeqId) -> NonceGuard {
         self.seq = seq;
+        self.written()
+    }
+
+    /// The operation has written, and no sequence id leads to an answer.
+    pub(crate) fn written(mut self) -> NonceGuard {
+        self.has_written = true;
         self
     }
 
     /// The operation succeeded.
     pub(crate) fn end(mut self) {
         self.nonces.end(self.nonce, Some(self.seq));
-        self.nonce.nonce = 0;
+        self.nonce.nonce = 0; // nothing is left to be ended
     }
 }
 
 impl Drop for NonceGuard {
     fn drop(&mut self) {
-        self.nonces.end(self.nonce, None);
+        if !self.has_written {
+            self.nonces.end(self.nonce, None);
+        }
     }
 }
 
@@ -336,6 +346,14 @@ mod tests {
         assert_eq!(nonces.begin(N), Turn::Work);
         NonceGuard::new(&nonces, N).wrote(SeqId::new(5)).end();
         assert_eq!(nonces.begin(N), Turn::Done(SeqId::new(5)));
+        for (nonce, guard) in
+            [(91, NonceGuard::wrote as fn(_, _) -> _), (92, |guard: NonceGuard, _| guard.written())]
+        {
+            let in_doubt = Nonce { group: 1, nonce };
+            assert_eq!(nonces.begin(in_doubt), Turn::Work);
+            drop(guard(NonceGuard::new(&nonces, in_doubt), SeqId::new(6)));
+            assert_eq!(nonces.begin(in_doubt), Turn::Running, "the WAL may have it");
+        }
         clock.advance(Duration::from_secs(11));
         let other = Nonce { group: 1, nonce: 8 };
         for nonce in 100..200 {

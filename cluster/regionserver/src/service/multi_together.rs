@@ -48,7 +48,7 @@ impl Run {
         }
         let (processed, cells) = done?;
         // A condition that did not hold is looked at again when the call is repeated.
-        self.guards.extend(guard.filter(|_| processed));
+        self.guards.extend(guard.filter(|_| processed).map(NonceGuard::written));
         self.push_together(actions, cells, Some(processed), condition.is_some());
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
     server.drive_logs();
     Ok(Answer {
         ticket: Some(outcome.ticket),
-        guard: guard.filter(|_| outcome.processed),
+        guard: guard.filter(|_| outcome.processed).map(NonceGuard::written),
         ..answer(outcome.processed)
     })
 }
