@@ -344,8 +344,8 @@ fn tables_are_listed_by_pattern_namespace_and_state() {
             },
         )
     };
-    assert_eq!(of(None, false, None), ["ns:t1", "t1", "t2"]);
-    assert_eq!(of(None, true, None), ["hbase:meta", "hbase:namespace", "ns:t1", "t1", "t2"]);
+    assert_eq!(of(None, false, None), ["t1", "t2", "ns:t1"], "as default:t1 would stand");
+    assert_eq!(of(None, true, None), ["t1", "t2", "hbase:meta", "hbase:namespace", "ns:t1"]);
     assert_eq!(of(Some("t.*"), false, None), ["t1", "t2"]);
     assert_eq!(of(Some("default:t1"), false, None), ["t1"]);
     assert_eq!(of(Some(".*t1"), false, Some("ns")), ["ns:t1"]);
