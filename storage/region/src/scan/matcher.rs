@@ -33,6 +33,17 @@ pub(crate) enum MatchCode {
     DoneScan,
 }
 
+impl MatchCode {
+    /// Passes no cell over unseen.
+    fn without_seek(self) -> MatchCode {
+        match self {
+            MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => MatchCode::Include,
+            MatchCode::SeekNextCol | MatchCode::SeekNextRow => MatchCode::Skip,
+            code => code,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     User {
@@ -124,7 +135,6 @@ impl Matcher {
     /// For flushes and compactions: keeps every cell above `point`, and what would be kept if those had not been written.
     pub fn keeping_above(mut self, point: ReadPoint) -> Matcher {
         self.keep_above = point;
-        self.looks_at_all = !point.is_newest(); // what would be passed over may be above
         self
     }
 
@@ -221,19 +231,15 @@ impl Matcher {
         {
             return Ok(MatchCode::DoneScan);
         }
-        if !self.looks_at_all {
+        if self.keep_above.is_newest() {
             let code = self.judge(cell, filter)?;
             self.check_seen(cell, code);
-            return Ok(code);
+            return Ok(if self.looks_at_all { code.without_seek() } else { code });
         }
         if !self.keep_above.sees(SeqId::new(cell.seq())) && self.on_row && cell.row() == self.row {
             return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });
         }
-        Ok(match self.judge(cell, filter)? {
-            MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => MatchCode::Include,
-            MatchCode::SeekNextCol | MatchCode::SeekNextRow => MatchCode::Skip,
-            code => code,
-        })
+        Ok(self.judge(cell, filter)?.without_seek()) // what would be passed over may be above
     }
 
     /// Cells of a row come in their order, on which columns and deletes rely, and a column has no more versions than asked.
