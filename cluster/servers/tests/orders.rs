@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use common::{
 };
 use halcyon_cell::ErrorKind;
 use halcyon_contract::{
-    CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, PeerDescription, RegionInfoRequest,
-    RegionServerApi, RegionServers, ReplicationBooks, ReplicationSources, Standing, Unasked,
+    CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, OpenRegionResponse,
+    PeerDescription, RegionInfoRequest, RegionServerApi, RegionServers, ReplicationBooks, ReplicationSources,
+    Standing, Unasked,
 };
 use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
 use halcyon_rpc::{RpcError, exceptions};
@@ -30,6 +31,17 @@ fn api(master: &Master, server: &FakeServer) -> Arc<dyn RegionServerApi> {
 fn close_request(region: &RegionInfo) -> CloseRegionRequest {
     let destination = Some(ServerName::new("other", 16020, 9));
     CloseRegionRequest { region: region.clone(), abort: false, destination }
+}
+
+/// An opening that waits for its report, and the number of its order.
+fn order_to_open(
+    master: &Master,
+    server: &FakeServer,
+) -> (Receiver<halcyon_cell::Result<OpenRegionResponse>>, i64) {
+    let opening = api(master, server);
+    let opened =
+        beside(move || opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
+    (opened, server.next_orders().open_region[0].open_info[0].open_proc_id())
 }
 
 #[test]
@@ -134,12 +146,7 @@ fn an_announcement_that_fails_closes_the_region_again() {
 fn a_failed_opening_counts_once() {
     let master = Master::new();
     let server = FakeServer::new(&master);
-    let open = || {
-        let opening = api(&master, &server);
-        let opened =
-            beside(move || opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
-        (opened, server.next_orders().open_region[0].open_info[0].open_proc_id())
-    };
+    let open = || order_to_open(&master, &server);
     let fail = |procedure| {
         let report = transition(FailedOpen, &region("a"), None, procedure);
         assert_eq!(master.transition(&server.name, report).unwrap(), Ok(()));
@@ -165,12 +172,7 @@ fn a_failed_opening_counts_once() {
 fn a_repeated_report_of_an_earlier_opening_ends_no_other_one() {
     let master = Master::new();
     let server = FakeServer::new(&master);
-    let open = || {
-        let opening = api(&master, &server);
-        let opened =
-            beside(move || opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
-        (opened, server.next_orders().open_region[0].open_info[0].open_proc_id())
-    };
+    let open = || order_to_open(&master, &server);
     let report = |procedure, seq| {
         master.transition(&server.name, transition(Opened, &region("a"), Some(seq), procedure)).unwrap()
     };
