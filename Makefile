@@ -124,8 +124,9 @@ test: check unit compat
 check:
 	cargo xtask check
 
+# A test program that hangs is ended, and the others still run.
 unit:
-	cargo test --workspace --no-fail-fast
+	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER="timeout --verbose 20m" cargo test --workspace --no-fail-fast
 
 browser:
 	HALCYON_SCREENSHOTS="$(SCREENSHOTS)" testing/browser/run.sh

@@ -28,6 +28,16 @@ fn settings() -> RegionServerSettings {
 struct HoldingClock {
     inner: Arc<dyn Clock>,
     gate: Arc<Gate>,
+    holds_at: Asked,
+}
+
+/// What a thread asks a clock for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// The time of day, which no operation on a file asks for.
+    Now,
+    /// How much time has passed.
+    Monotonic,
 }
 
 #[derive(Default)]
@@ -39,8 +49,10 @@ struct Gate {
 }
 
 impl Gate {
-    fn hold(&self, thread: &'static str) {
+    /// Holds this thread until what is returned is dropped.
+    fn hold(self: &Arc<Self>, thread: &'static str) -> Held {
         *self.held.lock() = Some(thread);
+        Held(self.clone())
     }
 
     fn release(&self) {
@@ -57,14 +69,27 @@ impl Gate {
     }
 }
 
+/// A thread that is held at a gate. A test that fails lets it go before the server ends.
+struct Held(Arc<Gate>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 impl Clock for HoldingClock {
     fn now_ms(&self) -> i64 {
-        self.gate.pass();
+        if self.holds_at == Asked::Now {
+            self.gate.pass();
+        }
         self.inner.now_ms()
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.gate.pass();
+        if self.holds_at == Asked::Monotonic {
+            self.gate.pass();
+        }
         self.inner.monotonic_ns()
     }
 
@@ -78,10 +103,10 @@ impl Clock for HoldingClock {
 }
 
 /// What it does beside files is held up: a thread then waits as for a lock that nobody releases.
-fn held_beside_files(gate: &Arc<Gate>) -> impl FnOnce(Env) -> Env {
+fn held_beside_files(gate: &Arc<Gate>, holds_at: Asked) -> impl FnOnce(Env) -> Env {
     let gate = gate.clone();
-    |env| {
-        let clock = HoldingClock { inner: env.clock.clone(), gate };
+    move |env| {
+        let clock = HoldingClock { inner: env.clock.clone(), gate, holds_at };
         Env { local: Arc::new(RealFileSystem), clock: Arc::new(clock), ..env }
     }
 }
@@ -90,7 +115,7 @@ fn held_beside_files(gate: &Arc<Gate>) -> impl FnOnce(Env) -> Env {
 fn held_in_files(gate: &Arc<Gate>) -> impl FnOnce(Env) -> Env {
     let gate = gate.clone();
     |env| {
-        let clock = Arc::new(HoldingClock { inner: env.clock.clone(), gate });
+        let clock = Arc::new(HoldingClock { inner: env.clock.clone(), gate, holds_at: Asked::Monotonic });
         let fs = WatchedFileSystem::new(env.fs.clone(), clock, env.stalls.clone());
         Env { local: Arc::new(RealFileSystem), fs: Arc::new(fs), ..env }
     }
@@ -104,6 +129,15 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         Env::real().clock.sleep(Duration::from_millis(10));
     }
     panic!("never: {what}");
+}
+
+/// Carries out `body` while another thread writes what `write` writes. A thread that is held may do so while it writes the WAL
+/// for others, so a write may wait for it.
+fn while_written(write: impl FnOnce() + Send, body: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().spawn_scoped(scope, write).unwrap();
+        body();
+    });
 }
 
 /// Writes until the flusher works.
@@ -122,19 +156,34 @@ fn stuck(lab: &Lab) -> Option<StuckThread> {
     (0..LOOKS * 4).find_map(|_| look(lab).into_iter().find(|thread| thread.is_stuck))
 }
 
+/// The first thread that is stuck, once it sleeps: the machine may have no processor for it before.
+fn eventually_stuck(lab: &Lab) -> StuckThread {
+    let mut found = None;
+    eventually("a thread is stuck", || {
+        found = stuck(lab);
+        found.is_some()
+    });
+    found.expect("it was found")
+}
+
 #[test]
 fn a_flush_that_waits_and_not_for_a_file_is_stuck() {
     let gate = Arc::new(Gate::default());
-    let lab = Lab::over(SimFileSystem::new(), settings(), held_beside_files(&gate));
-    gate.hold("flusher-0");
-    fill(&lab);
-    eventually("the flusher waits", || gate.waits.load(Ordering::Acquire));
-    let stuck = stuck(&lab).expect("the flusher is stuck");
-    assert_eq!(stuck.name, "flusher-0");
-    assert_eq!(stuck.work, format!("a flush of region {}", lab.info.encoded_name()));
-    assert!(stuck.time >= PERIOD * LOOKS && !stuck.computes, "{stuck:?}");
-    assert_eq!(lab.server.longest_without_progress(), stuck.time);
-    gate.release();
+    let lab = Lab::over(SimFileSystem::new(), settings(), held_beside_files(&gate, Asked::Now));
+    let held = gate.hold("flusher-0");
+    while_written(
+        || fill(&lab),
+        || {
+            let held = held;
+            eventually("the flusher waits", || gate.waits.load(Ordering::Acquire));
+            let stuck = eventually_stuck(&lab);
+            assert_eq!(stuck.name, "flusher-0");
+            assert_eq!(stuck.work, format!("a flush of region {}", lab.info.encoded_name()));
+            assert!(stuck.time >= PERIOD * LOOKS && !stuck.computes, "{stuck:?}");
+            assert_eq!(lab.server.longest_without_progress(), stuck.time);
+            drop(held);
+        },
+    );
     eventually("the flusher comes on", || look(&lab).is_empty());
     assert_eq!(lab.server.longest_without_progress(), Duration::ZERO);
 }
@@ -143,17 +192,17 @@ fn a_flush_that_waits_and_not_for_a_file_is_stuck() {
 fn a_wal_thread_that_waits_and_not_for_a_file_is_stuck() {
     let gate = Arc::new(Gate::default());
     let settings = RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() };
-    let lab = Lab::over(SimFileSystem::new(), settings, held_beside_files(&gate));
-    gate.hold("log");
-    std::thread::scope(|scope| {
-        let writer = std::thread::Builder::new().spawn_scoped(scope, || lab.put("r", "q", "v")).unwrap();
-        eventually("the WAL thread waits", || gate.waits.load(Ordering::Acquire));
-        let stuck = stuck(&lab);
-        gate.release();
-        writer.join().unwrap();
-        let stuck = stuck.expect("the WAL thread is stuck");
-        assert_eq!((&*stuck.name, &*stuck.work), ("log", "writing the WAL"));
-    });
+    let lab = Lab::over(SimFileSystem::new(), settings, held_beside_files(&gate, Asked::Monotonic));
+    let held = gate.hold("log");
+    while_written(
+        || lab.put("r", "q", "v"),
+        || {
+            let _held = held;
+            eventually("the WAL thread waits", || gate.waits.load(Ordering::Acquire));
+            let stuck = eventually_stuck(&lab);
+            assert_eq!((&*stuck.name, &*stuck.work), ("log", "writing the WAL"));
+        },
+    );
     assert_eq!(lab.row("r"), ["v"]);
 }
 
@@ -161,11 +210,15 @@ fn a_wal_thread_that_waits_and_not_for_a_file_is_stuck() {
 fn a_flush_on_a_slow_disk_is_not_stuck() {
     let gate = Arc::new(Gate::default());
     let lab = Lab::over(SimFileSystem::new(), settings(), held_in_files(&gate));
-    gate.hold("flusher-0");
-    fill(&lab);
-    eventually("the flusher waits", || gate.waits.load(Ordering::Acquire));
-    assert_eq!(stuck(&lab), None);
-    gate.release();
+    let held = gate.hold("flusher-0");
+    while_written(
+        || fill(&lab),
+        || {
+            let _held = held;
+            eventually("the flusher waits", || gate.waits.load(Ordering::Acquire));
+            assert_eq!(stuck(&lab), None);
+        },
+    );
 }
 
 #[test]
@@ -173,13 +226,14 @@ fn a_wal_on_a_slow_disk_is_not_stuck() {
     let gate = Arc::new(Gate::default());
     let settings = RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() };
     let lab = Lab::over(SimFileSystem::new(), settings, held_in_files(&gate));
-    gate.hold("log");
-    std::thread::scope(|scope| {
-        let writer = std::thread::Builder::new().spawn_scoped(scope, || lab.put("r", "q", "v")).unwrap();
-        eventually("the WAL thread waits", || gate.waits.load(Ordering::Acquire));
-        assert_eq!(stuck(&lab), None);
-        gate.release();
-        writer.join().unwrap();
-    });
+    let held = gate.hold("log");
+    while_written(
+        || lab.put("r", "q", "v"),
+        || {
+            let _held = held;
+            eventually("the WAL thread waits", || gate.waits.load(Ordering::Acquire));
+            assert_eq!(stuck(&lab), None);
+        },
+    );
     assert_eq!(lab.row("r"), ["v"]);
 }
