@@ -27,6 +27,7 @@
 # make replication-kills   both ways, with HBase and Halcyon killed in turn; KILLS=number, default 20; ROOT=local, hdfs or wals
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
+# make cluster-migrate    the same with a cluster of Halcyon, of which two region servers and a master are killed; 3 minutes
 # make backup-test        HBase's backup tool against a standalone server, its answers compared with those of HBase 2.6.4; some minutes
 # make accumulo-test      tables of a real Accumulo 2.1.4 are imported, and each cell is compared; fetches it through Maven; ROWS=, HBASE=1
 # make shadow-test        HBase's clients through the proxy of halcyon shadow, and their reads replayed against HBase 2.6.4 and Halcyon;
@@ -104,7 +105,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -234,6 +235,9 @@ replication-kills: build
 
 migrate-test: build
 	HALCYON="$(HALCYON)" testing/compat/migrate.sh
+
+cluster-migrate: build
+	HALCYON="$(HALCYON)" testing/cluster/migrate.sh
 
 backup-test: build
 	HALCYON="$(HALCYON)" testing/compat/backup.sh

@@ -168,7 +168,6 @@ impl Region {
         let keep_above = self.read_points.keep_above();
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
-        matcher.looks_at_all |= left_out.looks_at_all();
         let cut = flush_cut(store, snapshot);
         let target = self.file_target(store, WrittenBy::Flush, now_ms, true)?;
         let mut outputs = Outputs::new(target, cut);

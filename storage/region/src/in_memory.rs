@@ -145,7 +145,6 @@ impl Region {
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let now_ms = self.services.env.clock.now_ms();
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
-        matcher.looks_at_all |= left_out.looks_at_all();
         let active = store.active();
         let kept = Segment::with_row_start(
             self.services.chunks.clone(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use halcyon_cell::{CellRef, Key, Result, same_bytes};
+use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
 
 use crate::answers::LeftOut;
 use crate::region::{Region, RegionServices};
@@ -56,7 +56,7 @@ pub(crate) fn copy_kept(
     left_out: &LeftOut<'_>,
     mut keep: impl FnMut(CellRef<'_>) -> Result<()>,
 ) -> Result<()> {
-    visit_cells(heap, matcher, |cell, kept| {
+    visit_cells(heap, matcher, left_out, |cell, kept| {
         if kept {
             return keep(cell);
         }
@@ -65,10 +65,12 @@ pub(crate) fn copy_kept(
     })
 }
 
-/// Walks everything in the heap and shows each cell that it looks at, and whether the matcher keeps it.
+/// Walks everything in the heap and shows cells, and whether the matcher keeps them. What it passes over is only shown if it may be
+/// what others were answered with.
 pub(crate) fn visit_cells(
     heap: &mut Heap,
     matcher: &mut Matcher,
+    left_out: &LeftOut<'_>,
     mut look: impl FnMut(CellRef<'_>, bool) -> Result<()>,
 ) -> Result<()> {
     let mut no_filter = None;
@@ -82,17 +84,32 @@ pub(crate) fn visit_cells(
             MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
         );
         look(cell, kept)?;
-        match code {
-            MatchCode::SeekNextCol => match matcher.next_column_key(cell) {
-                Some(key) => heap.reseek(key.get())?,
-                None => heap.next()?,
-            },
-            MatchCode::SeekNextRow => {
-                let key = Key::last_on_row(cell.row());
-                heap.reseek(key.get())?;
-            }
-            _ => heap.next()?,
+        let target = match code {
+            MatchCode::SeekNextCol => matcher.next_column_key(cell),
+            MatchCode::SeekNextRow => Some(Key::last_on_row(cell.row())),
+            _ => None,
+        };
+        match target {
+            None => heap.next()?,
+            Some(target) if left_out.looks_at_all() => pass_to(heap, target.get(), &mut look)?,
+            Some(target) => heap.reseek(target.get())?,
         }
+    }
+    Ok(())
+}
+
+/// Goes on to `target`, and shows the cells before it. The first one was shown.
+fn pass_to(
+    heap: &mut Heap,
+    target: KeyRef<'_>,
+    look: &mut impl FnMut(CellRef<'_>, bool) -> Result<()>,
+) -> Result<()> {
+    heap.next()?;
+    while let Some(cell) = heap.peek()
+        && heap.comparator().compare_keys(cell.key(), target).is_lt()
+    {
+        look(cell, false)?;
+        heap.next()?;
     }
     Ok(())
 }

@@ -138,7 +138,7 @@ impl Region {
             if essential { stores.push(scanner) } else { joined.push(scanner) }
         }
         if stores.is_empty() {
-            std::mem::swap(&mut stores, &mut joined); // somebody has to say which rows there are
+            joined.clear(); // no family says which rows there are (HBase: `RegionScannerImpl.nextInternal`)
         }
         let (stop_row, include_stop_row) = (scan.stop_row.clone(), scan.include_stop_row);
         let (reversed, batch) = (scan.reversed, scan.batch);

@@ -78,7 +78,8 @@ fn run_line(bench: &mut Bench, line: &str) -> halcyon_cell::Result<String> {
             let cells = plain[1..].iter().map(|c| parse_cell(plain[0], c, CellType::Put, number)).collect();
             let mut mutation = mutation(kind, plain[0].as_bytes(), cells);
             mutation.cell_ttl_ms = options.get("ttl").map(|ttl| ttl.parse().unwrap());
-            Ok(lines(&bench.mutate(mutation)?.unwrap_or_default()))
+            let nonce = options.get("nonce").map(|nonce| Nonce { group: 1, nonce: nonce.parse().unwrap() });
+            Ok(lines(&bench.mutate_once(mutation, nonce.unwrap_or_default())?.unwrap_or_default()))
         }
         "delete" => {
             let cell_type = match options.get("kind").copied().unwrap_or("column") {
@@ -145,6 +146,7 @@ fn run_line(bench: &mut Bench, line: &str) -> halcyon_cell::Result<String> {
                     "offset" => scan.store_offset = number() as u32,
                     "batch" => scan.batch = Some(number() as u32),
                     "prefix" => scan.filter = Some(column_prefix(bytes())),
+                    "timestamp" => scan.filter = Some(of_timestamp(number())),
                     other => panic!("option {other}"),
                 }
             }
@@ -181,6 +183,13 @@ fn run_line(bench: &mut Bench, line: &str) -> halcyon_cell::Result<String> {
 fn column_prefix(prefix: Bytes) -> Box<dyn Filter> {
     let name = "org.apache.hadoop.hbase.filter.ColumnPrefixFilter".into();
     let message = pb::ColumnPrefixFilter { prefix };
+    parse_filter(&pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }).unwrap()
+}
+
+/// Cells with this timestamp.
+fn of_timestamp(timestamp: i64) -> Box<dyn Filter> {
+    let name = "org.apache.hadoop.hbase.filter.TimestampsFilter".into();
+    let message = pb::TimestampsFilter { timestamps: vec![timestamp], can_hint: None };
     parse_filter(&pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }).unwrap()
 }
 

@@ -11,7 +11,7 @@ use halcyon_schema::FamilyDescriptor;
 use prost::Message;
 
 /// Rows whose `m:name` is `yes`; it needs the family `m` only.
-fn is_named_yes() -> Box<dyn Filter> {
+fn named_yes() -> pb::Filter {
     let comparable = pb::ByteArrayComparable { value: Some(b"yes".to_vec().into()) };
     let comparator = pb::Comparator {
         name: "org.apache.hadoop.hbase.filter.BinaryComparator".into(),
@@ -26,7 +26,11 @@ fn is_named_yes() -> Box<dyn Filter> {
         latest_version_only: Some(true),
     };
     let name = "org.apache.hadoop.hbase.filter.SingleColumnValueFilter".into();
-    parse_filter(&pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }).unwrap()
+    pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }
+}
+
+fn is_named_yes() -> Box<dyn Filter> {
+    parse_filter(&named_yes()).unwrap()
 }
 
 /// Cells of the family `a`, which is read late, came behind those of `m`. HBase's `Result.getValue` searches sorted cells,
@@ -58,4 +62,24 @@ fn rows_are_sorted_whatever_is_read_first() {
         assert_eq!(at_once.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4]);
         assert_eq!(late, at_once, "reversed: {reversed}");
     }
+}
+
+/// HBase goes by the families that the filter needs, also if the scan reads none of them.
+#[test]
+fn without_a_family_that_the_filter_needs_there_are_no_rows() {
+    let families = ["a", "m"].map(|name| FamilyDescriptor::new(name).unwrap());
+    let bench = Bench::new(&families);
+    let cell = Cell::build(b"r", b"a", b"1", 100, CellType::Put, b"v", b"", 0);
+    bench.mutate(mutation(MutationKind::Put, b"r", vec![cell])).unwrap();
+    let rows = |load_families_on_demand| {
+        let filter = pb::Filter {
+            name: "org.apache.hadoop.hbase.filter.SkipFilter".into(),
+            serialized_filter: Some(pb::SkipFilter { filter: named_yes() }.encode_to_vec().into()),
+        };
+        let mut scan =
+            Scan { filter: Some(parse_filter(&filter).unwrap()), load_families_on_demand, ..Scan::default() };
+        scan.families.insert("a".into(), None);
+        bench.scan(scan).unwrap().len()
+    };
+    assert_eq!((rows(false), rows(true)), (1, 0));
 }

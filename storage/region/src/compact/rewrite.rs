@@ -63,7 +63,6 @@ impl Region {
             Drops::Rows(span) => Matcher::major_within(span.clone(), store.keeping, earliest, now_ms),
         };
         let mut matcher = matcher.keeping_above(keep_above);
-        matcher.looks_at_all |= left_out.looks_at_all();
         let by = written_by(selection.all);
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
         let tags = store.mob.is_on() || inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
@@ -72,7 +71,7 @@ impl Region {
         let mut outputs = Outputs::new(target, selection.cut.clone());
         let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
         let (mut looked_at_bytes, mut looked_at_cells, mut written_bytes) = (0, 0, 0);
-        visit_cells(&mut heap, &mut matcher, |cell, kept| {
+        visit_cells(&mut heap, &mut matcher, &left_out, |cell, kept| {
             invariant!(
                 SeqId::new(cell.seq()) <= newest,
                 "{cell:?} is newer than what its file says of itself, {newest}"

@@ -65,8 +65,6 @@ pub(crate) struct Matcher {
     pub(super) keeping: Keeping,
     /// A compaction keeps cells above this sequence id, and judges the others as if they were not there.
     keep_above: ReadPoint,
-    /// No cell is passed over unseen.
-    pub looks_at_all: bool,
     now_ms: i64,
     pub(super) oldest_unexpired: i64,
     pub(super) time_range: TimeRange,
@@ -105,7 +103,12 @@ impl Matcher {
         now_ms: i64,
     ) -> Matcher {
         let wanted_versions = if raw { scan_versions } else { scan_versions.min(keeping.max_versions) };
-        let checked_versions = if has_filter && !raw { keeping.max_versions } else { wanted_versions };
+        // What the filter passes on is counted after it (HBase: `ScanQueryMatcher.getTrackers`).
+        let checked_versions = match (has_filter, raw) {
+            (false, _) => wanted_versions,
+            (true, false) => keeping.max_versions,
+            (true, true) => u32::MAX,
+        };
         let mode = if raw {
             Mode::Raw
         } else {
@@ -159,7 +162,6 @@ impl Matcher {
             major_within: None,
             keeping,
             keep_above: ReadPoint::NEWEST,
-            looks_at_all: false,
             now_ms,
             oldest_unexpired,
             time_range,
@@ -234,7 +236,7 @@ impl Matcher {
         if self.keep_above.is_newest() {
             let code = self.judge(cell, filter)?;
             self.check_seen(cell, code);
-            return Ok(if self.looks_at_all { code.without_seek() } else { code });
+            return Ok(code);
         }
         if !self.keep_above.sees(SeqId::new(cell.seq())) && self.on_row && cell.row() == self.row {
             return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });

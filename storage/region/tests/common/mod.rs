@@ -186,7 +186,12 @@ impl Bench {
 
     /// Carries out one mutation of its own and waits for it.
     pub fn mutate(&self, mutation: Mutation) -> Result<Option<Vec<Cell>>> {
-        let mut outcome = self.region.mutate(vec![mutation], false, Nonce::default(), ReadMode::AnyDisk)?;
+        self.mutate_once(mutation, Nonce::default())
+    }
+
+    /// As an operation with a nonce.
+    pub fn mutate_once(&self, mutation: Mutation, nonce: Nonce) -> Result<Option<Vec<Cell>>> {
+        let mut outcome = self.region.mutate(vec![mutation], false, nonce, ReadMode::AnyDisk)?;
         self.wal.drive();
         outcome.ticket.wait()?;
         outcome.results.remove(0)

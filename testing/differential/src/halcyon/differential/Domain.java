@@ -48,6 +48,12 @@ final class Domain {
     return QUALIFIERS[random.nextInt(QUALIFIERS.length)];
   }
 
+  /** One that a cell of the family can have. */
+  static byte[] qualifier(byte[] family, Random random) {
+    byte[] qualifier = qualifier(random);
+    return qualifier.length > 0 || Families.hasUnnamedColumn(family) ? qualifier : bytes("a");
+  }
+
   static byte[] value(Random random) {
     return VALUES[random.nextInt(VALUES.length)];
   }

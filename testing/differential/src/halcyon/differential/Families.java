@@ -15,6 +15,14 @@ final class Families {
 
   private Families() {}
 
+  /**
+   * Whether the family has cells in the column without a name, where its markers are as well. HBase passes over such a marker behind a
+   * version that is one too many if both are in a block that is not the last of its file. So these families have one block.
+   */
+  static boolean hasUnnamedColumn(byte[] name) {
+    return name.length != 1 || name[0] == 'a';
+  }
+
   static ColumnFamilyDescriptor random(byte[] name, Random random) {
     ColumnFamilyDescriptorBuilder family = ColumnFamilyDescriptorBuilder.newBuilder(name);
     int versions = switch (random.nextInt(4)) {
@@ -36,7 +44,7 @@ final class Families {
     family.setCompressionType(COMPRESSIONS[random.nextInt(COMPRESSIONS.length)]);
     if (random.nextInt(4) == 0 && Boolean.getBoolean("nvb")) family.setNewVersionBehavior(true);
     if (random.nextInt(5) == 0) family.setInMemory(true);
-    if (random.nextInt(3) == 0) family.setBlocksize(random.nextBoolean() ? 1024 : 2048);
+    if (random.nextInt(3) == 0 && !hasUnnamedColumn(name)) family.setBlocksize(random.nextBoolean() ? 1024 : 2048);
     if (random.nextInt(5) == 0) family.setBlockCacheEnabled(false);
     return family.build();
   }

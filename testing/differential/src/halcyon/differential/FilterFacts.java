@@ -107,6 +107,12 @@ final class FilterFacts {
     expect("a/x@1=v1", g.scan(new TimestampsFilter(List.of(1L))));
   }
 
+  @Fact("a raw scan counts versions after its filter")
+  static void versionsOfRawScans(Ground g) throws Exception {
+    for (int i = 1; i <= 3; i++) g.put("a", "x", i, "v" + i);
+    expect("a/x@1=v1", g.scan(new Scan().setRaw(true).readVersions(1).setFilter(new TimestampsFilter(List.of(1L)))));
+  }
+
   @Fact(value = "a dependent column lets cells with its timestamps through", versions = 3)
   static void dependentColumn(Ground g) throws Exception {
     g.put("a", "x", 5, "v");

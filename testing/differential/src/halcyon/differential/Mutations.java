@@ -33,7 +33,7 @@ final class Mutations {
     Put put = new Put(row);
     for (int cells = 1 + random.nextInt(4); cells > 0; cells--) {
       byte[] family = shape.anyFamily(random);
-      byte[] qualifier = Domain.qualifier(random);
+      byte[] qualifier = Domain.qualifier(family, random);
       byte[] value = Domain.chance(random, 40) ? Bytes.toBytes((long) random.nextInt(9)) : Domain.value(random);
       if (isServerTime()) put.addColumn(family, qualifier, value);
       else put.addColumn(family, qualifier, Times.any(random), value);
@@ -48,7 +48,7 @@ final class Mutations {
     int parts = random.nextInt(10) == 0 ? 0 : 1 + random.nextInt(2);
     for (; parts > 0; parts--) {
       byte[] family = shape.anyFamily(random);
-      byte[] qualifier = Domain.qualifier(random);
+      byte[] qualifier = Domain.qualifier(family, random);
       boolean serverTime = isServerTime();
       switch (random.nextInt(8)) {
         case 0, 1 -> delete.addColumn(family, qualifier, Times.any(random));
@@ -74,7 +74,8 @@ final class Mutations {
   Append append(byte[] row) throws IOException {
     Append append = new Append(row);
     for (int cells = 1 + random.nextInt(2); cells > 0; cells--) {
-      append.addColumn(shape.anyFamily(random), Domain.qualifier(random), Domain.value(random));
+      byte[] family = shape.anyFamily(random);
+      append.addColumn(family, Domain.qualifier(family, random), Domain.value(random));
     }
     if (Domain.chance(random, 25)) append.setReturnResults(false);
     if (Domain.chance(random, 15)) append.setTimeRange(0, 1 + Times.any(random));
@@ -85,8 +86,9 @@ final class Mutations {
   Increment increment(byte[] row) throws IOException {
     Increment increment = new Increment(row);
     for (int cells = 1 + random.nextInt(2); cells > 0; cells--) {
-      byte[] qualifier = Domain.chance(random, 70) ? Domain.bytes("n") : Domain.qualifier(random);
-      increment.addColumn(shape.anyFamily(random), qualifier, random.nextInt(7) - 3);
+      byte[] family = shape.anyFamily(random);
+      byte[] qualifier = Domain.chance(random, 70) ? Domain.bytes("n") : Domain.qualifier(family, random);
+      increment.addColumn(family, qualifier, random.nextInt(7) - 3);
     }
     if (Domain.chance(random, 25)) increment.setReturnResults(false);
     if (Domain.chance(random, 15)) increment.setTimeRange(0, 1 + Times.any(random));
@@ -107,7 +109,7 @@ final class Mutations {
       builder.ifMatches(new RandomFilters(random, shape).filter());
     } else {
       byte[] family = shape.anyFamily(random);
-      byte[] qualifier = Domain.qualifier(random);
+      byte[] qualifier = Domain.qualifier(family, random);
       switch (random.nextInt(4)) {
         case 0 -> builder.ifNotExists(family, qualifier);
         case 1 -> builder.ifEquals(family, qualifier, Domain.value(random));

@@ -87,7 +87,7 @@ final class ReadSteps {
           results++;
         }
         answer.note(results + " results");
-        metrics(scanner.getScanMetrics(), answer);
+        metrics(scan, scanner.getScanMetrics(), answer);
       }
     });
   }
@@ -113,9 +113,12 @@ final class ReadSteps {
     return rows;
   }
 
-  /** How many rows a server has looked at depends on the files and parts of the memstore that it can leave out. */
-  private static void metrics(ScanMetrics metrics, Answer answer) {
-    if (metrics != null) answer.note("regions " + metrics.countOfRegions.get());
+  /**
+   * How many rows a server has looked at depends on the files and parts of the memstore that it can leave out. So does how many regions, if a
+   * filter may end the scan with a row.
+   */
+  private static void metrics(Scan scan, ScanMetrics metrics, Answer answer) {
+    if (metrics != null && !scan.hasFilter()) answer.note("regions " + metrics.countOfRegions.get());
   }
 
   /** A scanner that is open while the table is written. A flush then keeps other cells for the scanner than HBase's does. */

@@ -98,8 +98,7 @@ final class Reads {
     if (scan.isReversed() && (filter.contains("WhileMatch") || filter.contains("Skip"))) return false;
     // HBase takes a range without an end for the lowest, and loses the rows of others.
     if (scan.isReversed() && filter.matches("(?s).*MultiRowRange.*\\.\\.[\\])].*")) return false;
-    if (filter.contains("ColumnCountGet")) return false;
-    return !scan.isRaw() || !filter.contains("ColumnPagination");
+    return !filter.contains("ColumnCountGet");
   }
 
   private void batch(Scan scan) {
