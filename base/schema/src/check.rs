@@ -17,18 +17,6 @@ const REPLICAS_MAX: i32 = 65536;
 const DATA_TIERING: &str = "hbase.hstore.datatiering.type";
 const STORE_ENGINE: &str = "hbase.hstore.engine.class";
 const DATE_TIERED_ENGINE: &str = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
-/// Classes under `org.apache.hadoop.hbase.regionserver` that a table may name as its split policy.
-const SPLIT_POLICIES: [&str; 7] = [
-    "BusyRegionSplitPolicy",
-    "ConstantSizeRegionSplitPolicy",
-    "DelimitedKeyPrefixRegionSplitPolicy",
-    "DisabledRegionSplitPolicy",
-    "IncreasingToUpperBoundRegionSplitPolicy",
-    "KeyPrefixRegionSplitPolicy",
-    "SteppingSplitPolicy",
-];
-/// Split policies of Phoenix are taken, and regions that have one are never split: what they keep together is not known here.
-pub const PHOENIX_CLASSES: &str = "org.apache.phoenix.";
 const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
 const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
@@ -97,17 +85,12 @@ impl TableDescriptor {
                  small, which might cause very frequent flushing."
             ));
         }
-        for key in ["SPLIT_POLICY", "hbase.regionserver.region.split.policy"] {
-            let Some(policy) = self.setting(key) else { continue };
-            let known = policy.strip_prefix("org.apache.hadoop.hbase.regionserver.");
-            if !known.is_some_and(|class| SPLIT_POLICIES.contains(&class))
-                && !policy.starts_with(PHOENIX_CLASSES)
-            {
-                return Err(format!(
-                    "Unable to load configured region split policy '{policy}' for table '{}'",
-                    self.name()
-                ));
-            }
+        if let Some(found) = self.unknown_split_policy() {
+            return Err(format!(
+                "Unable to load configured region split policy '{}' for table '{}'",
+                found.value,
+                self.name()
+            ));
         }
         if self.families().is_empty() {
             return Err("Table should have at least one column family.".to_string());

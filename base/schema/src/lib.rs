@@ -31,7 +31,7 @@ mod tracker;
 mod unsupported;
 pub mod znode;
 
-pub use check::{PHOENIX_CLASSES, SANITY_CHECKS_HINT};
+pub use check::SANITY_CHECKS_HINT;
 pub use cluster_key::ClusterKey;
 pub use endpoint::{COPROCESSOR_HOST, Endpoint};
 pub use family::FamilyDescriptor;
@@ -49,7 +49,7 @@ pub use table::TableDescriptor;
 pub use tracker::{
     STORE_FILE_TRACKER, StoreFileTracker, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, Tracker,
 };
-pub use unsupported::Unsupported;
+pub use unsupported::{PHOENIX_CLASSES, Unsupported};
 
 use halcyon_cell::{Error, Result};
 use halcyon_proto::PB_MAGIC;

@@ -7,6 +7,19 @@ use crate::split_rows::SPLIT_RESTRICTION;
 use crate::{FamilyDescriptor, FlushPolicy, STORE_FILE_TRACKER, TableDescriptor};
 
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
+const SPLIT_POLICY_KEYS: [&str; 2] = ["SPLIT_POLICY", "hbase.regionserver.region.split.policy"];
+/// Classes under `org.apache.hadoop.hbase.regionserver` that a table may name as its split policy.
+const SPLIT_POLICIES: [&str; 7] = [
+    "BusyRegionSplitPolicy",
+    "ConstantSizeRegionSplitPolicy",
+    "DelimitedKeyPrefixRegionSplitPolicy",
+    "DisabledRegionSplitPolicy",
+    "IncreasingToUpperBoundRegionSplitPolicy",
+    "KeyPrefixRegionSplitPolicy",
+    "SteppingSplitPolicy",
+];
+/// Split policies of Phoenix are taken, and regions that have one are never split: what they keep together is not known here.
+pub const PHOENIX_CLASSES: &str = "org.apache.phoenix.";
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
 
 /// An attribute, or a setting in the configuration, with a value that Halcyon does not support.
@@ -58,6 +71,24 @@ impl TableDescriptor {
         }));
         found.extend(self.families().iter().flat_map(of_family));
         found
+    }
+
+    /// A split policy that is a class of its user. The master refuses it with HBase's words; a directory from HBase may hold it.
+    pub fn unknown_split_policy(&self) -> Option<Unsupported> {
+        let is_known = |policy: &str| {
+            let own = policy.strip_prefix("org.apache.hadoop.hbase.regionserver.");
+            own.is_some_and(|class| SPLIT_POLICIES.contains(&class)) || policy.starts_with(PHOENIX_CLASSES)
+        };
+        SPLIT_POLICY_KEYS.into_iter().find_map(|key| {
+            let policy = self.setting(key).filter(|policy| !is_known(policy))?;
+            Some(Unsupported {
+                family: None,
+                attribute: key.to_string(),
+                value: policy.to_string(),
+                effect: "the regions are not split",
+                is_harmless: true,
+            })
+        })
     }
 
     /// As attribute and in the configuration, which may differ.

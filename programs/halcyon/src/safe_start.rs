@@ -264,7 +264,7 @@ fn of_table(table: &TableDescriptor, dir: &Path, is_new_here: bool) -> Vec<Findi
     }
     let (harmless, serious): (Vec<_>, Vec<_>) =
         table.unsupported().into_iter().partition(|found| found.is_harmless);
-    for found in harmless {
+    for found in harmless.into_iter().chain(table.unknown_split_policy()) {
         tracing::warn!(table = %table.name(), attribute = %found, effect = found.effect, "an attribute has no effect");
     }
     findings.extend(

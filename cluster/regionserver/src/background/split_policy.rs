@@ -121,13 +121,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The table's own policy or the server's. A name that is not known falls back to the server's: the table was
-    /// checked when it was made.
+    /// The table's own policy or the server's. A class that is not known here may keep rows together, so its regions are not split.
     pub(crate) fn of(table: &TableDescriptor, settings: &SplitSettings) -> Policy {
         let named = table.setting("SPLIT_POLICY").or_else(|| table.setting(POLICY));
-        let known = named.filter(|name| Policy::by_name(name).is_some());
-        let name = known.unwrap_or(&settings.policy);
-        let (growth, prefix) = Policy::by_name(name).unwrap_or((Growth::Stepping, ""));
+        let unknown = (Growth::Never, "");
+        let (growth, prefix) = match named.filter(|name| !name.trim().is_empty()) {
+            Some(name) => Policy::by_name(name).unwrap_or(unknown),
+            None => Policy::by_name(&settings.policy).unwrap_or((Growth::Stepping, "")),
+        };
         Policy { growth, prefix: prefix_of(table, prefix) }
     }
 
@@ -267,6 +268,10 @@ mod tests {
         let disabled = table(&[("SPLIT_POLICY", &class("DisabledRegionSplitPolicy"))]);
         assert_eq!(splits_over(&disabled, &settings, 1), None);
         assert!(!Policy::of(&disabled, &settings).allows_splits());
+        assert!(
+            !Policy::of(&table(&[("SPLIT_POLICY", "com.example.TenantSplitPolicy")]), &settings)
+                .allows_splits()
+        );
         let jitter =
             SplitSettings { policy: class("ConstantSizeRegionSplitPolicy"), ..SplitSettings::default() };
         let varied = splits_over(&table(&[]), &jitter, 1).unwrap();
