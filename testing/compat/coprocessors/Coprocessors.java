@@ -44,7 +44,7 @@ public class Coprocessors {
       if (cause instanceof RetriesExhaustedWithDetailsException) cause = ((RetriesExhaustedWithDetailsException) cause).getCause(0);
       said = cause.getClass().getName() + ": " + String.valueOf(cause.getMessage()).split("\n")[0];
     }
-    System.out.println(what + " | " + said.replaceAll("[0-9]{13}\\.[0-9a-f]{32}", "ID"));
+    System.out.println((what + " | " + said.replaceAll("[0-9]{13}\\.[0-9a-f]{32}", "ID")).stripTrailing());
   }
 
   private static String show(Result result) {
