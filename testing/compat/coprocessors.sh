@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What clients see of coprocessors that run in a JVM beside the server, against answers of HBase 2.6.4 (coprocessors/answers.txt): an observer
-# of the test (coprocessors/src), and the unmodified RowCountEndpoint, WriteHeavyIncrementObserver and Export of HBase's own jars. Then the
-# JVM is killed, frozen and disturbed (coprocessors/faults.sh).
+# of the test (coprocessors/src), its filter (coprocessors/filters), and the unmodified RowCountEndpoint, WriteHeavyIncrementObserver and Export
+# of HBase's own jars. Then the JVM is killed, frozen and disturbed (coprocessors/faults.sh).
 #   coprocessors.sh            starts a Halcyon and compares
 #   coprocessors.sh --hbase    starts an HBase and writes the file anew
 #   coprocessors.sh --cost     what a hook and an endpoint that do nothing cost, at HBase and at Halcyon in turn
@@ -20,21 +20,23 @@ scratch coprocessors
 hbase_fetch
 EXAMPLES="$HOME/.cache/halcyon/compat-coprocessors"
 maven_jars "$HERE/coprocessors/pom.xml" "$EXAMPLES"
-mkdir -p "$DIR/marks" "$DIR/client"
-javac -nowarn -d "$DIR/marks" -cp "$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/src/halcyon/compat/*.java 2> "$DIR/javac.log"
+mkdir -p "$DIR/marks" "$DIR/filters" "$DIR/client"
+# On the class path of the server, as filters have to be.
+javac -nowarn -d "$DIR/filters" -cp "$HBASE_LIB/*" "$HERE"/coprocessors/filters/halcyon/compat/*.java 2> "$DIR/javac.log"
+javac -nowarn -d "$DIR/marks" -cp "$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/src/halcyon/compat/*.java 2>> "$DIR/javac.log"
 (cd "$DIR/marks" && jar cf "$DIR/marks.jar" .)
-javac -nowarn -d "$DIR/client" -cp "$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/*.java 2>> "$DIR/javac.log"
+javac -nowarn -d "$DIR/client" -cp "$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/*.java 2>> "$DIR/javac.log"
 
 client() { # client CLASS ZOOKEEPER ARGUMENT...
   local class="$1"
   shift
-  (cd "$DIR" && timeout 400 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$DIR/client:$HBASE_LIB/*:$EXAMPLES/*" "$class" "$@" \
+  (cd "$DIR" && timeout 400 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$DIR/client:$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" "$class" "$@" \
     2> "$DIR/client.log" < /dev/null) || { tail -n 20 "$DIR/client.log" >&2; return 1; }
 }
 
 hbase_with_examples() {
   HBASE_OWN="$HBASE_LIB"
-  HBASE_LIB="$HBASE_LIB/*:$EXAMPLES" # hbase_start adds the last asterisk
+  HBASE_LIB="$DIR/filters:$HBASE_LIB/*:$EXAMPLES" # hbase_start adds the last asterisk
   hbase_start "$DIR/hbase" "$DIR/hbase-root"
   HBASE_LIB="$HBASE_OWN"
 }
@@ -47,7 +49,7 @@ if [ "${1:-}" = --hbase ]; then
 fi
 coprocessor_host "$DIR/host"
 mkdir -p "$DIR/conf"
-coprocessor_site "$COPROCESSOR_HOST_JAR:$HBASE_LIB/*:$EXAMPLES/*" halcyon.coprocessor.call.timeout=8000 halcyon.coprocessor.hang.timeout=4000 > "$DIR/conf/hbase-site.xml"
+coprocessor_site "$COPROCESSOR_HOST_JAR:$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" halcyon.coprocessor.call.timeout=8000 halcyon.coprocessor.hang.timeout=4000 > "$DIR/conf/hbase-site.xml"
 SERVER_OPTIONS="--config $DIR/conf"
 if [ "${1:-}" = --cost ]; then
   hbase_with_examples

@@ -126,3 +126,29 @@ fn a_flush_waits_for_a_store_with_too_many_files_but_not_for_ever() {
     lab.clock.advance(Duration::from_secs(31));
     eventually("it is flushed", || load(&lab).storefiles() == 4);
 }
+
+/// After a flush by the master a compaction waits for the next check; a client that asks the server itself has both.
+#[test]
+fn a_flush_of_a_client_compacts_and_one_of_the_master_does_not() {
+    let lab = Lab::new();
+    let put = |round: usize| lab.put("r", "q", &round.to_string());
+    for round in 0..4 {
+        put(round);
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    }
+    Env::real().clock.sleep(Duration::from_millis(300));
+    assert_eq!(load(&lab).storefiles(), 4);
+    put(4);
+    let request = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
+    let response: pb::FlushRegionResponse = lab.admin("FlushRegion", &request).unwrap();
+    assert!(response.flushed());
+    eventually("one file is left", || load(&lab).storefiles() == 1);
+    for round in 5..9 {
+        put(round);
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    }
+    eventually("the check finds it", || {
+        lab.clock.advance(lab.server.settings().compaction_check_period);
+        load(&lab).storefiles() == 1
+    });
+}

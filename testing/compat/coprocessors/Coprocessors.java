@@ -1,3 +1,4 @@
+import halcyon.compat.FirstCells;
 import java.io.File;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
@@ -19,7 +20,9 @@ import org.apache.hadoop.hbase.coprocessor.example.generated.ExampleProtos;
 import org.apache.hadoop.hbase.filter.PrefixFilter;
 import org.apache.hadoop.hbase.ipc.CoprocessorRpcUtils.BlockingRpcCallback;
 import org.apache.hadoop.hbase.ipc.ServerRpcController;
+import org.apache.hadoop.hbase.security.User;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /** Prints what clients see of coprocessors: {@code Coprocessors ZOOKEEPER JAR DIRECTORY}. */
 public class Coprocessors {
@@ -41,7 +44,7 @@ public class Coprocessors {
       if (cause instanceof RetriesExhaustedWithDetailsException) cause = ((RetriesExhaustedWithDetailsException) cause).getCause(0);
       said = cause.getClass().getName() + ": " + String.valueOf(cause.getMessage()).split("\n")[0];
     }
-    System.out.println(what + " | " + said.replaceAll("[0-9]{13}\\.[0-9a-f]{32}", "ID"));
+    System.out.println((what + " | " + said.replaceAll("[0-9]{13}\\.[0-9a-f]{32}", "ID")).stripTrailing());
   }
 
   private static String show(Result result) {
@@ -88,6 +91,8 @@ public class Coprocessors {
       observers(connection, admin, jar);
       endpoints(connection, admin, configuration, arguments[2]);
       increments(connection, admin);
+      callers(configuration);
+      limits(connection, admin, configuration);
     }
   }
 
@@ -277,5 +282,101 @@ public class Coprocessors {
       return sums;
     });
     table.close();
+  }
+
+  /** What a hook knows of the client's call. */
+  private static void callers(Configuration configuration) throws Exception {
+    User ann = User.create(UserGroupInformation.createRemoteUser("ann"));
+    Map<String, byte[]> attributes = Map.of("where", row("here"), "empty", new byte[0]);
+    try (Connection connection = ConnectionFactory.createConnection(configuration, null, ann, attributes)) {
+      TableName name = TableName.valueOf("marks");
+      table = connection.getTableBuilder(name, null).setRequestAttribute("a", row("1")).setRequestAttribute("b", row("2")).build();
+      say("who gets", () -> get("askcaller1"));
+      say("who gets two", () -> show(table.get(Arrays.asList(new Get(row("askcaller1")), new Get(row("askcaller2"))))[1]));
+      say("who puts", () -> {
+        table.put(put("caller1"));
+        return get("caller1");
+      });
+      say("who puts two", () -> {
+        table.put(Arrays.asList(put("caller2"), put("caller3")));
+        return get("caller2") + " " + get("caller3");
+      });
+      say("who checks", () -> table.checkAndMutate(CheckAndMutate.newBuilder(row("caller4")).ifNotExists(F, A).build(put("caller4"))).isSuccess()
+        + " " + get("caller4"));
+      say("who scans", () -> {
+        Scan scan = new Scan();
+        scan.setAttribute("caller", A);
+        return scan(scan);
+      });
+      table = connection.getTable(name);
+      say("who gets without attributes", () -> get("askcaller1"));
+    }
+  }
+
+  private static String parts(Scan scan) throws Exception {
+    StringBuilder text = new StringBuilder();
+    try (ResultScanner scanner = table.getScanner(scan)) {
+      for (Result result : scanner) text.append(show(result)).append(result.mayHaveMoreCellsInRow() ? " and more, " : ", ");
+    }
+    return text.toString();
+  }
+
+  /** Limits of scans whose filter only a JVM has, and of one whose hooks do. */
+  private static void limits(Connection connection, Admin admin, Configuration configuration) throws Exception {
+    TableName name = TableName.valueOf("limits");
+    admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of("f"))
+      .setColumnFamily(ColumnFamilyDescriptorBuilder.of("g")).build());
+    table = connection.getTable(name);
+    for (int at = 0; at < 6; at++) {
+      Put put = new Put(row("r" + at));
+      for (String column : Arrays.asList("a", "b", "c", "d")) {
+        put.addColumn(F, row(column), row(column + at));
+        if (at % 2 == 0) put.addColumn(row("g"), row("g" + column), row(column + at));
+      }
+      table.put(put);
+    }
+    for (int batch : new int[] { -1, 1, 2, 3 }) {
+      for (long size : new long[] { -1, 1, 400 }) {
+        for (boolean partial : new boolean[] { false, true }) {
+          for (boolean reversed : new boolean[] { false, true }) {
+            String how = "batch " + batch + " size " + size + (partial ? " partial" : "") + (reversed ? " reversed" : "");
+            Scan scan = new Scan().setFilter(new FirstCells(3, 0)).setLimit(3).setReversed(reversed).setAllowPartialResults(partial);
+            if (batch > 0) scan.setBatch(batch);
+            if (size > 0) scan.setMaxResultSize(size);
+            say("first cells, " + how, () -> parts(scan));
+            say("first cells of a family, " + how, () -> parts(new Scan(scan).addFamily(F).setLimit(2)));
+          }
+        }
+      }
+    }
+    say("one row of each call", () -> parts(new Scan().setFilter(new FirstCells(1, 0)).setCaching(1)));
+    table.close();
+    table = connection.getTable(TableName.valueOf("marks"));
+    say("parts of rows with hooks", () -> parts(new Scan().setMaxResultSize(1).setAllowPartialResults(true).setLimit(3)));
+    say("batches with hooks", () -> parts(new Scan().setMaxResultSize(1).setBatch(2).setLimit(3)));
+    table.close();
+    Configuration impatient = new Configuration(configuration);
+    impatient.setInt("hbase.rpc.timeout", 2000);
+    impatient.setInt("hbase.client.scanner.timeout.period", 2000);
+    try (Connection hasty = ConnectionFactory.createConnection(impatient)) {
+      table = hasty.getTable(name);
+      for (boolean reversed : new boolean[] { false, true }) {
+        say("cursors" + (reversed ? " reversed" : ""), () -> {
+          int cursors = 0;
+          StringBuilder rows = new StringBuilder();
+          Scan scan = new Scan().addFamily(F).setFilter(new FirstCells(0, 600)).setNeedCursorResult(true).setReversed(reversed);
+          try (ResultScanner scanner = table.getScanner(scan)) {
+            for (Result result : scanner) {
+              if (result.isCursor()) {
+                cursors++;
+                rows.append(Bytes.toString(result.getCursor().getRow())).append(' ');
+              }
+            }
+          }
+          return cursors + " cursors: " + rows;
+        });
+      }
+      table.close();
+    }
   }
 }

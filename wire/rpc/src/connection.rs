@@ -148,6 +148,7 @@ impl ConnectionTask {
             client_version: header.client_version,
             master_epoch: header.master_epoch,
             codec: header.codec,
+            attributes: header.attributes,
             ..Connection::new(self.id, self.peer.to_string())
         });
         let service = Arc::clone(service);

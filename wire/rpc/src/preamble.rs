@@ -78,6 +78,7 @@ pub(crate) struct Header {
     pub master_epoch: Option<u64>,
     pub codec: Option<Codec>,
     pub compressor: Option<Compressor>,
+    pub attributes: Vec<pb::NameBytesPair>,
 }
 
 impl Header {
@@ -102,6 +103,7 @@ impl Header {
             master_epoch,
             codec,
             compressor,
+            attributes: header.attribute,
         })
     }
 }

@@ -26,6 +26,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use halcyon_proto::pb;
+
 use crate::Connection;
 use crate::times::{CallTimes, CallTimesSnapshot};
 
@@ -399,6 +401,8 @@ pub struct Terms {
     pub call_id: u32,
     /// The parts of its time are noted, however short they are.
     pub is_traced: bool,
+    /// What the client says of the call.
+    pub attributes: Vec<pb::NameBytesPair>,
 }
 
 impl Terms {
@@ -490,6 +494,7 @@ mod tests {
             connection: connection.clone(),
             call_id: 0,
             is_traced: false,
+            attributes: Vec::new(),
         };
         let queues = Queues::new(QueueLimits { answer_bytes_max: 1000, ..QueueLimits::new(10, 1600) });
         let (silent, other) = (connection(1), connection(2));

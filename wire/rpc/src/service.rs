@@ -28,6 +28,8 @@ pub struct Connection {
     pub master_epoch: Option<u64>,
     /// `None`: every cell goes inline into the protobuf message.
     pub codec: Option<Codec>,
+    /// What the client says of the connection (HBase: `ConnectionFactory.createConnection` with attributes).
+    pub attributes: Vec<pb::NameBytesPair>,
     /// What changes while it is open.
     pub state: ConnectionState,
 }
@@ -65,6 +67,7 @@ impl Connection {
             client_version: None,
             master_epoch: None,
             codec: None,
+            attributes: Vec::new(),
             state: ConnectionState::default(),
         }
     }
@@ -118,6 +121,7 @@ impl Call {
             connection: Arc::clone(&self.connection),
             call_id: self.id,
             is_traced: self.is_traced,
+            attributes: self.attributes.clone(),
         }
     }
 
@@ -128,6 +132,7 @@ impl Call {
             deadline_ns: self.deadline_ns(),
             call_id: self.id,
             is_traced: self.is_traced,
+            attributes: self.attributes,
             connection: self.connection,
         }
     }

@@ -191,6 +191,7 @@ impl Compactions {
         let name = online.region.info().encoded_name();
         let request =
             CompactionRequest { major: false, user: online.compaction_asked.swap(false, Ordering::AcqRel) };
+        online.major_begun.store(online.major_asked.load(Ordering::Acquire), Ordering::Release);
         online.major_asked.store(false, Ordering::Release);
         let mut paced = self.throughput.begin(&self.cancel);
         let writing = self.parts.writers.enter();
@@ -200,6 +201,7 @@ impl Compactions {
         drop(paced);
         // Whoever asks from here on queues the region; whoever asked since the flags were cleared, and found it
         // queued, is seen below.
+        online.major_begun.store(false, Ordering::Release);
         online.compaction_queued.swap(false, Ordering::AcqRel);
         let compacted = outcome.as_ref().is_ok_and(|outcome| outcome.compacted_files > 0);
         if online.is_compaction_asked() || (compacted && online.region.compaction_wanted()) {

@@ -79,13 +79,13 @@ impl Flusher {
         self.queue.len()
     }
 
-    /// Flushes families of a region, or all if none is named. *Blocking*. Returns whether there was anything to
-    /// flush.
-    pub(crate) fn flush(&self, online: &Arc<OnlineRegion>, families: &[Bytes]) -> Result<bool> {
+    /// Flushes families of a region, or all if none is named. *Blocking*. A compaction that it leaves to be done is found
+    /// by the next check, unless the caller requests it (HBase: `HRegion.flush`).
+    pub(crate) fn flush(&self, online: &Arc<OnlineRegion>, families: &[Bytes]) -> Result<FlushOutcome> {
         let _work = self.work_on(online);
         let outcome = online.region.flush((!families.is_empty()).then_some(families))?;
         self.after_flush(online, &outcome);
-        Ok(outcome.flushed)
+        Ok(outcome)
     }
 
     fn work_on(&self, online: &OnlineRegion) -> vitals::Work {
@@ -96,8 +96,10 @@ impl Flusher {
 
     /// To be called when a bulk load has given the region store files.
     pub(crate) fn after_bulk_load(&self, online: &Arc<OnlineRegion>) {
-        let compaction_wanted = online.region.compaction_wanted();
-        self.after_flush(online, &FlushOutcome { compaction_wanted, ..FlushOutcome::default() });
+        if online.region.compaction_wanted() {
+            self.parts.compactions.request(online);
+        }
+        self.after_flush(online, &FlushOutcome::default());
     }
 
     /// What every flush leaves for others to do.
@@ -105,9 +107,6 @@ impl Flusher {
         let parts = &self.parts;
         parts.scanners.region_flushed(online);
         parts.counters.flushes.add(u64::from(outcome.flushed));
-        if outcome.compaction_wanted {
-            parts.compactions.request(online);
-        }
         parts.listeners.iter().for_each(|listener| listener.store_files_changed(online));
     }
 
@@ -126,7 +125,12 @@ impl Flusher {
         let flushed = online.region.flush(families.as_deref());
         drop(writing);
         match flushed {
-            Ok(outcome) => self.after_flush(&online, &outcome),
+            Ok(outcome) => {
+                if outcome.compaction_wanted {
+                    self.parts.compactions.request(&online);
+                }
+                self.after_flush(&online, &outcome);
+            }
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
                 tracing::debug!(region = name, %error, "not flushed: closing");
             }

@@ -311,8 +311,8 @@ mod tests {
     }
 
     fn until(class: CallClass, deadline_ns: u64) -> Terms {
-        let connection = halcyon_rpc::Connection::new(1, "");
-        Terms { class, deadline_ns, connection: Arc::new(connection), call_id: 0, is_traced: false }
+        let connection = Arc::new(halcyon_rpc::Connection::new(1, ""));
+        Terms { class, deadline_ns, connection, call_id: 0, is_traced: false, attributes: Vec::new() }
     }
 
     fn pool(limits: PoolLimits) -> DiskPool {

@@ -241,6 +241,7 @@ mod tests {
             connection: connection.clone(),
             call_id,
             is_traced: false,
+            attributes: Vec::new(),
         }
     }
 

@@ -35,7 +35,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, Mutex, RwLock, spawn_thread, vitals};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{RpcError, Terms};
 use halcyon_schema::{COPROCESSOR_HOST, Endpoint, TableDescriptor};
 use prost::Message;
 
@@ -224,7 +224,7 @@ impl RegionServer {
         let (true, Some(server)) = (online.is_hosted(), self.coprocessors.jvm.server()) else {
             return Ok(());
         };
-        match vitals::outside(|| Operation::begin(&server, online)) {
+        match vitals::outside(|| Operation::begin(&server, online, None)) {
             Ok(_) => Ok(()),
             Err(error) if self.coprocessors.jvm.pid().is_none() => {
                 tracing::warn!(region = online.region.info().encoded_name(), %error, "coprocessors are loaded later");
@@ -279,7 +279,7 @@ impl RegionServer {
         let (server, online) = (self.clone(), online.clone());
         let told = spawn_thread("coprocessor-note", move || {
             for text in ["preFlush", "postFlush"] {
-                let noted = Operation::begin(&server, &online).and_then(|mut operation| {
+                let noted = Operation::begin(&server, &online, None).and_then(|mut operation| {
                     let number = online.coprocessors.as_ref().map_or(0, |coprocessors| coprocessors.number);
                     operation.call(Frame { text: Some(text.into()), ..frames::call(Method::Note, number) })
                 });
@@ -299,8 +299,9 @@ impl RegionServer {
         self: &Arc<Self>,
         online: &Arc<OnlineRegion>,
         call: &pb::CoprocessorServiceCall,
+        terms: &Terms,
     ) -> std::result::Result<pb::NameBytesPair, RpcError> {
-        let mut operation = Operation::begin(self, online)?;
+        let mut operation = Operation::begin(self, online, Some(terms))?;
         let number = online.coprocessors.as_ref().map_or(0, |coprocessors| coprocessors.number);
         let frame =
             Frame { value: Some(Bytes::from(call.encode_to_vec())), ..frames::call(Method::Execute, number) };

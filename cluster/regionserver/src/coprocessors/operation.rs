@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use halcyon_proto::coprocessor::{Frame, Method, frame};
-use halcyon_rpc::RpcError;
+use halcyon_proto::coprocessor::{Attribute, Caller, Frame, Method, frame};
+use halcyon_proto::pb;
+use halcyon_rpc::{RpcError, Terms};
 use prost::Message;
 
 use super::frames::{self, Broken, WriteError};
@@ -36,16 +37,21 @@ pub(crate) struct Operation {
     deadline_ns: Option<u64>,
     /// Regions of which it has locked rows.
     locked: Vec<Arc<RegionCoprocessors>>,
+    /// For the first call, which ends what the connection has said of the operation before.
+    caller: Option<Caller>,
 }
 
 impl Operation {
-    /// For calls to the coprocessors of a region, which are loaded if the JVM does not have them. *Blocking*.
+    /// For calls to the coprocessors of a region, which are loaded if the JVM does not have them. *Blocking*. `terms`: of the client's
+    /// call, if it is part of one.
     pub(crate) fn begin(
         server: &Arc<RegionServer>,
         online: &Arc<OnlineRegion>,
+        terms: Option<&Terms>,
     ) -> Result<Operation, RpcError> {
         let mut operation = Operation::connect(server)?;
         operation.load(online)?;
+        operation.caller = Some(terms.map_or_else(Caller::default, |terms| caller(server, terms)));
         Ok(operation)
     }
 
@@ -62,8 +68,8 @@ impl Operation {
         let limited = stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)));
         limited.map_err(|error| RpcError::io(error.to_string()))?;
         let (owner, deadline_ns) = (jvm.next_owner(), Some(jvm.now_ns() + time.as_nanos() as u64));
-        let (server, stream) = (server.clone(), Some(stream));
-        Ok(Operation { server, child, jvm, stream, owner, deadline_ns, locked: Vec::new() })
+        let (server, stream, caller) = (server.clone(), Some(stream), Some(Caller::default()));
+        Ok(Operation { server, child, jvm, stream, owner, deadline_ns, locked: Vec::new(), caller })
     }
 
     /// Whether the coprocessors of the region are in this JVM. While they are loaded they are not, so that what they ask then runs no
@@ -108,7 +114,8 @@ impl Operation {
     }
 
     /// Calls the JVM and serves what it asks meanwhile. *Blocking*.
-    pub(super) fn call(&mut self, frame: Frame) -> Result<Frame, RpcError> {
+    pub(super) fn call(&mut self, mut frame: Frame) -> Result<Frame, RpcError> {
+        frame.caller = self.caller.take();
         self.write(&frame)?;
         loop {
             let frame = self.read()?;
@@ -217,6 +224,28 @@ impl Drop for Operation {
     }
 }
 
+/// What a coprocessor may know of the call that it is part of (`RpcCall`).
+fn caller(server: &RegionServer, terms: &Terms) -> Caller {
+    let connection = &terms.connection;
+    let attributes = |pairs: &[pb::NameBytesPair]| {
+        let attribute =
+            |pair: &pb::NameBytesPair| Attribute { name: pair.name.clone(), value: pair.value.clone() };
+        pairs.iter().map(attribute).collect()
+    };
+    let left_ns = terms.deadline_ns.saturating_sub(server.env.clock.monotonic_ns());
+    Caller {
+        user: connection.user.clone(),
+        address: Some(connection.peer.clone()),
+        connection_attribute: attributes(&connection.attributes),
+        request_attribute: attributes(&terms.attributes),
+        call_id: Some(u64::from(terms.call_id)),
+        version_major: connection.client_version.map(|(major, _)| u64::from(major)),
+        version_minor: connection.client_version.map(|(_, minor)| u64::from(minor)),
+        takes_cell_blocks: connection.codec.map(|_| 1),
+        time_ms: (terms.deadline_ns != u64::MAX).then_some(left_ns / 1_000_000),
+    }
+}
+
 fn gone() -> RpcError {
     RpcError::io("the JVM of coprocessors has ended during the call")
 }
@@ -232,6 +261,7 @@ pub(super) fn serve_side(jvm: &Arc<Jvm>, child: &Arc<Child>, stream: UnixStream)
         owner: jvm.next_owner(),
         deadline_ns: None,
         locked: Vec::new(),
+        caller: None,
     };
     loop {
         let Some(stream) = operation.stream.as_mut() else { return };

@@ -46,6 +46,7 @@ pub(crate) struct HostedScan {
     next_call_seq: u64,
     used_ns: u64,
     result_bytes_max: u64,
+    needs_cursor: bool,
 }
 
 /// What one call may take.
@@ -53,6 +54,7 @@ pub(crate) struct HostedLimits {
     pub rows: u32,
     pub limit_of_rows: Option<u32>,
     pub close: bool,
+    pub partials: bool,
     /// Milliseconds until a heartbeat is due; 0: never.
     pub time_ms: u64,
     pub codec: Option<Codec>,
@@ -188,6 +190,7 @@ pub(crate) fn open(
     let frame_max = server.settings.coprocessors.frame_bytes_max as u64 / 2;
     let server_max = server.settings.result_bytes_max.min(frame_max);
     let asked = scan.max_result_size.filter(|&size| size > 0 && size <= i64::MAX as u64);
+    let needs_cursor = scan.need_cursor_result();
     let scan = HostedScan {
         online: online.clone(),
         generation: operation.child.generation,
@@ -195,6 +198,7 @@ pub(crate) fn open(
         next_call_seq,
         used_ns: server.env.clock.monotonic_ns(),
         result_bytes_max: asked.map_or(server_max, |size| size.min(server_max)),
+        needs_cursor,
     };
     Ok(Opened::Hosted(id, scan))
 }
@@ -253,10 +257,11 @@ fn run(operation: &mut Operation, scan: &HostedScan, limits: &HostedLimits) -> R
         ));
     }
     let coprocessors = scan.online.coprocessors.as_ref().expect("a region with coprocessors");
-    let rows = limits.limit_of_rows.map_or(limits.rows, |limit| limit.min(limits.rows));
     let frame = Frame {
         scanner: Some(scan.scanner),
-        count: Some(u64::from(rows)),
+        count: Some(u64::from(limits.rows)),
+        rows_max: limits.limit_of_rows.map(u64::from),
+        partials: Some(limits.partials),
         bytes_max: Some(scan.result_bytes_max),
         time_ms: Some(limits.time_ms),
         ..frames::call(Method::ScannerNext, coprocessors.number)
@@ -275,12 +280,13 @@ fn run(operation: &mut Operation, scan: &HostedScan, limits: &HostedLimits) -> R
             response.results.push(convert::inline_result(&cells, partial));
         }
     }
-    // Rows that a hook has taken away count, as in HBase.
-    let limit_reached = limits.limit_of_rows.is_some_and(|limit| answer.count() >= u64::from(limit));
-    let nothing_left = limit_reached || answer.text.is_some();
+    let nothing_left = answer.text.is_some();
     response.more_results = Some(!nothing_left);
     response.more_results_in_region = Some(more);
     response.heartbeat_message = (more && answer.flag()).then_some(true);
+    if more && scan.needs_cursor {
+        response.cursor = answer.cursor.map(|row| pb::Cursor { row: Some(row) });
+    }
     Ok((response, all, nothing_left || !more))
 }
 

@@ -45,6 +45,8 @@ pub struct OnlineRegion {
     pub(crate) compaction_asked: AtomicBool,
     /// An administrator asked for a major compaction, and it has not begun.
     pub(crate) major_asked: AtomicBool,
+    /// The compaction that runs was asked for as a major one.
+    pub(crate) major_begun: AtomicBool,
     /// When the master was asked for a split, in `monotonic_ns`; 0: never.
     pub(crate) split_asked_ns: AtomicU64,
     /// Calls of endpoints since it was opened.
@@ -70,6 +72,7 @@ impl OnlineRegion {
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),
+            major_begun: AtomicBool::new(false),
             split_asked_ns: AtomicU64::new(0),
             endpoint_calls_count: AtomicU64::new(0),
         })

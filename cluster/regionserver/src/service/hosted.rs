@@ -27,11 +27,11 @@ pub(super) fn get(
         Ok(waits) => waits,
         Err(error) => return ready(Err(error)),
     };
-    let server = server.clone();
+    let (server, terms) = (server.clone(), call.into_terms());
     Outcome::Later(Box::pin(async move {
         let (on_pool, region) = (server.clone(), online.clone());
         let work = move || {
-            let mut operation = Operation::begin(&on_pool, &region)?;
+            let mut operation = Operation::begin(&on_pool, &region, Some(&terms))?;
             read(&mut operation, &region, &get, true)
         };
         let found = server.run_pooled("Get", waits, work).await?;
@@ -71,11 +71,11 @@ pub(super) fn open_scan(
         Err(error) => return ready(Err(error)),
     };
     let limits = hosted_limits(server, call, &request);
-    let server = server.clone();
+    let (server, terms) = (server.clone(), call.terms());
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         let work = move || {
-            let mut operation = Operation::begin(&on_pool, &online)?;
+            let mut operation = Operation::begin(&on_pool, &online, Some(&terms))?;
             let scan = request.scan.clone().unwrap_or_default();
             match coprocessors::open(&mut operation, &online, &scan, request.next_call_seq)? {
                 Opened::Own(scan) => {
@@ -109,7 +109,7 @@ pub(super) fn next_scan(
     };
     let waits = Waits { hosted: Some(permit), begun: true, ..Waits::new(call.terms()) }.on(&scan.online);
     let limits = hosted_limits(server, call, request);
-    let server = server.clone();
+    let (server, terms) = (server.clone(), call.terms());
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         let work = move || {
@@ -118,7 +118,7 @@ pub(super) fn next_scan(
                 on_pool.coprocessors.scans.forget(id);
                 return Err(on_pool.regions.not_online(online.region.info().region_name()));
             }
-            match Operation::begin(&on_pool, &online) {
+            match Operation::begin(&on_pool, &online, Some(&terms)) {
                 Ok(mut operation) => coprocessors::next(&mut operation, id, scan, &limits, false),
                 Err(error) => {
                     on_pool.coprocessors.scans.forget(id);
@@ -138,6 +138,7 @@ fn hosted_limits(server: &RegionServer, call: &Call, request: &pb::ScanRequest) 
         rows: limits.rows,
         limit_of_rows: limits.limit_of_rows,
         close: limits.close,
+        partials: limits.partials,
         time_ms,
         codec: limits.codec,
     }

@@ -28,7 +28,8 @@ impl Run {
     ) {
         let server = self.server.clone();
         // What this call has written before must be seen.
-        let begun = self.settle_writes().and_then(|()| Operation::begin(&server, online));
+        let settled = self.settle_writes();
+        let begun = settled.and_then(|()| Operation::begin(&server, online, Some(&self.terms)));
         let mut operation = match begun {
             Ok(operation) => operation,
             Err(error) => {

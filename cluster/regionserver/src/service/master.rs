@@ -47,7 +47,7 @@ impl RegionServer {
     /// Flushes families of a region, or all if none is named. *Blocking*. Returns whether there was anything to
     /// flush; `Moved` if the region is not here.
     pub fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<bool> {
-        self.background.flusher.flush(&self.online_region(encoded_name)?, families)
+        Ok(self.background.flusher.flush(&self.online_region(encoded_name)?, families)?.flushed)
     }
 
     /// Whether a region can be split or merged now, and on demand where. A region whose rows are all in memory is

@@ -51,8 +51,7 @@ pub(super) struct Run {
     pub(super) unseen: bool,
     /// Something was written.
     pub(super) wrote: bool,
-    terms: Terms,
-    attributes: Vec<pb::NameBytesPair>,
+    pub(super) terms: Terms,
     /// It would keep the thread that received it for too long.
     is_large: bool,
     /// A write that was waited for has failed.
@@ -156,7 +155,6 @@ impl Run {
             unseen: false,
             wrote: false,
             is_large: bytes > INLINE_BYTES_MAX || actions_count > INLINE_ACTIONS_MAX,
-            attributes: std::mem::take(&mut call.attributes),
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
@@ -310,7 +308,8 @@ impl Run {
             }
         }
         let intent = Intent::Batch { writes, reads, is_atomic };
-        self.quota = self.server.quotas.begin(online, &self.terms.connection, &self.attributes, intent)?;
+        self.quota =
+            self.server.quotas.begin(online, &self.terms.connection, &self.terms.attributes, intent)?;
         Ok(())
     }
 

@@ -213,7 +213,7 @@ impl Request {
         proto: &pb::MutationProto,
         guard: Option<NonceGuard>,
     ) -> Result<Done, CallError> {
-        let mut operation = Operation::begin(server, &self.online)?;
+        let mut operation = Operation::begin(server, &self.online, Some(&self.terms))?;
         let asked = vec![Asked::new(proto, self.mutation.clone())];
         let returns_cells = self.mutation.kind.returns_cells();
         let Some(condition) = &self.condition else {

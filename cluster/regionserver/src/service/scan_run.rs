@@ -36,7 +36,8 @@ pub(super) struct Limits {
     /// Complete rows left of the whole scan.
     pub limit_of_rows: Option<u32>,
     pub close: bool,
-    partials: bool,
+    /// The client puts parts of rows together.
+    pub partials: bool,
     /// `Clock::monotonic_ns` at which a heartbeat is due.
     pub deadline_ns: Option<u64>,
     pub track_metrics: bool,

@@ -7,7 +7,8 @@ use super::{decode, pooled, ready};
 use crate::RegionServer;
 use crate::errors;
 
-/// Flushes a region or one family of it, unless it was flushed lately enough for the caller.
+/// Flushes a region or one family of it, unless it was flushed lately enough for the caller. A compaction that the flush leaves to be
+/// done begins. After a flush of the table by the master it does not (`RSRpcServices.flushRegion`, `FlushRegionCallable`).
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     match decode::<pb::FlushRegionRequest>(&call.method, call.param.clone()) {
         Ok(request) => pooled(server, call.into_terms(), move |server| flush(server, &request)),
@@ -21,9 +22,12 @@ fn flush(server: &RegionServer, request: &pb::FlushRegionRequest) -> Result<Repl
     let mut flushed = None;
     if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {
         let families: Vec<_> = request.family.iter().cloned().collect();
-        flushed = Some(
-            server.background.flusher.flush(&online, &families).map_err(|error| errors::to_rpc(&error))?,
-        );
+        let outcome = server.background.flusher.flush(&online, &families);
+        let outcome = outcome.map_err(|error| errors::to_rpc(&error))?;
+        if outcome.compaction_wanted {
+            server.background.compactions.request(&online);
+        }
+        flushed = Some(outcome.flushed);
     }
     Ok(Reply::message(&pb::FlushRegionResponse {
         last_flush_time: last_flush_ms(),

@@ -159,7 +159,7 @@ impl<'a> Deletes<'a> {
                 ..Default::default()
             };
             let asked = batch.into_iter().map(|delete| Asked::new(&message, delete)).collect();
-            let mut operation = Operation::begin(server, online)?;
+            let mut operation = Operation::begin(server, online, Some(&self.call.terms))?;
             for written in coprocessors::mutate(&mut operation, online, asked, false, Nonce::default())? {
                 written?;
             }

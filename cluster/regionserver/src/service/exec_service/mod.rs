@@ -142,7 +142,7 @@ impl EndpointCall {
             Some(Endpoint::Aggregate) => aggregate::run(self),
             Some(Endpoint::BulkDelete) => bulk_delete::run(self),
             None => {
-                let value = self.server.execute_endpoint(&self.online, &self.call)?;
+                let value = self.server.execute_endpoint(&self.online, &self.call, &self.terms)?;
                 Ok(Answer { value, ticket: None, guard: None })
             }
         }

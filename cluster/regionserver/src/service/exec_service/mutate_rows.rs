@@ -48,7 +48,7 @@ fn with_hooks(
     conditions: Vec<Condition>,
     nonce: Nonce,
 ) -> Result<bool, CallError> {
-    let mut operation = Operation::begin(&call.server, &call.online)?;
+    let mut operation = Operation::begin(&call.server, &call.online, Some(&call.terms))?;
     if !conditions.is_empty() {
         let mut locked: Vec<_> = conditions.iter().map(|condition| condition.row.clone()).collect();
         locked.extend(mutations.iter().map(|mutation| mutation.row.clone()));

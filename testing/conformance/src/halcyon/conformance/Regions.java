@@ -94,7 +94,7 @@ final class Regions {
           return i.getMethod().getReturnType() == boolean.class ? true : null;
         }
         case "flush", "flushcache" -> {
-          u.getAdmin().flushRegion(r.getRegionName());
+          u.getAdmin().flush(r.getTable()); // a flush of the region by a client would also compact it
           return null;
         }
         case "compact" -> {

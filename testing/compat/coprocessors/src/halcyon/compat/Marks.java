@@ -3,7 +3,9 @@ package halcyon.compat;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.CoprocessorEnvironment;
@@ -23,10 +25,13 @@ import org.apache.hadoop.hbase.coprocessor.ObserverContext;
 import org.apache.hadoop.hbase.coprocessor.RegionCoprocessor;
 import org.apache.hadoop.hbase.coprocessor.RegionCoprocessorEnvironment;
 import org.apache.hadoop.hbase.coprocessor.RegionObserver;
+import org.apache.hadoop.hbase.ipc.RpcCall;
+import org.apache.hadoop.hbase.ipc.RpcServer;
 import org.apache.hadoop.hbase.regionserver.InternalScanner;
 import org.apache.hadoop.hbase.regionserver.MiniBatchOperationInProgress;
 import org.apache.hadoop.hbase.regionserver.Region;
 import org.apache.hadoop.hbase.regionserver.RegionScanner;
+import org.apache.hadoop.hbase.security.User;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.wal.WALEdit;
 
@@ -59,6 +64,26 @@ public class Marks implements RegionCoprocessor, RegionObserver {
     context.getEnvironment().getRegion().append(append);
   }
 
+  /** Who calls, as the RPC call of the thread says it. */
+  private static byte[] caller(ObserverContext<RegionCoprocessorEnvironment> context) {
+    RpcCall call = RpcServer.getCurrentCall().get();
+    StringBuilder text = new StringBuilder(call.getRequestUserName().orElse("nobody"));
+    text.append(' ').append(context.getCaller().map(User::getShortName).orElse("nobody"));
+    text.append(' ').append(call.getRemoteAddress().isLoopbackAddress()).append(' ').append(call.getRemotePort() > 0);
+    text.append(' ').append(call.getClientVersionInfo().getVersionMajor()).append('.').append(call.getClientVersionInfo().getVersionMinor());
+    text.append(' ').append(call.isClientCellBlockSupported()).append(' ').append(call.isRetryImmediatelySupported());
+    text.append(" connection ").append(shown(call.getConnectionAttributes())).append(" request ").append(shown(call.getRequestAttributes()));
+    text.append(' ').append(call.getHeader().getAttributeCount()).append(' ').append(Bytes.toString(call.getRequestAttribute("b")));
+    text.append(' ').append(call.getDeadline() > System.currentTimeMillis() && call.getReceiveTime() <= System.currentTimeMillis());
+    return Bytes.toBytes(text.toString());
+  }
+
+  private static String shown(Map<String, byte[]> attributes) {
+    Map<String, String> shown = new TreeMap<>();
+    attributes.forEach((name, value) -> shown.put(name, Bytes.toStringBinary(value)));
+    return shown.toString();
+  }
+
   @Override
   public void prePut(ObserverContext<RegionCoprocessorEnvironment> context, Put put, WALEdit edit) throws IOException {
     byte[] row = put.getRow();
@@ -70,6 +95,7 @@ public class Marks implements RegionCoprocessor, RegionObserver {
     if (begins(row, "bug")) throw new IllegalStateException("a bug in prePut");
     if (begins(row, "add")) put.addColumn(F, Bytes.toBytes("added"), Bytes.toBytes(label));
     if (put.getAttribute("attribute") != null) put.addColumn(F, Bytes.toBytes("attribute"), put.getAttribute("attribute"));
+    if (begins(row, "caller")) put.addColumn(F, Bytes.toBytes("caller"), caller(context));
     mark(context, row, "prePut");
   }
 
@@ -124,6 +150,10 @@ public class Marks implements RegionCoprocessor, RegionObserver {
   public void preGetOp(ObserverContext<RegionCoprocessorEnvironment> context, Get get, List<Cell> results) throws IOException {
     if (begins(get.getRow(), "made")) {
       results.add(new KeyValue(get.getRow(), F, Bytes.toBytes("made"), 7, Bytes.toBytes(label)));
+      context.bypass();
+    }
+    if (begins(get.getRow(), "askcaller")) {
+      results.add(new KeyValue(get.getRow(), F, Bytes.toBytes("caller"), 7, caller(context)));
       context.bypass();
     }
     if (begins(get.getRow(), "narrow")) get.addColumn(F, Bytes.toBytes("a"));
@@ -194,6 +224,7 @@ public class Marks implements RegionCoprocessor, RegionObserver {
   @Override
   public RegionScanner postScannerOpen(ObserverContext<RegionCoprocessorEnvironment> context, Scan scan, RegionScanner scanner)
     throws IOException {
+    if (scan.getAttribute("caller") != null) throw new DoNotRetryIOException(Bytes.toString(caller(context)));
     if (scan.getAttribute("fail") != null) throw new DoNotRetryIOException("postScannerOpen refuses");
     return scanner;
   }

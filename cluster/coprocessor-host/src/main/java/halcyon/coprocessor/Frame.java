@@ -6,11 +6,14 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.KeyValue;
 import org.apache.hadoop.hbase.KeyValueUtil;
+import org.apache.hadoop.hbase.ipc.ServedCall;
 import org.apache.hbase.thirdparty.com.google.protobuf.CodedInputStream;
 import org.apache.hbase.thirdparty.com.google.protobuf.CodedOutputStream;
 import org.apache.hbase.thirdparty.com.google.protobuf.WireFormat;
@@ -27,12 +30,52 @@ public final class Frame {
   public long region;
   public final List<Part> mutations = new ArrayList<>();
   public final List<Cells> cells = new ArrayList<>();
-  public byte[] get, scan, condition, row, value, schema;
-  public long scanner, count, bytesMax, hooks, timeMs, nonceGroup, nonce, readPoint;
-  public boolean flag, more;
+  public byte[] get, scan, condition, row, value, schema, cursor;
+  public long scanner, count, bytesMax, hooks, timeMs, nonceGroup, nonce, readPoint, rowsMax;
+  public boolean flag, more, partials;
   public String text, service;
   public final List<String[]> properties = new ArrayList<>();
   public Failure failure;
+  /** Null: the call belongs to the same operation as the one before. */
+  public Caller caller;
+
+  /** Who has made the call of a client that an operation is part of; `call` is null where no client has. */
+  public static final class Caller {
+    public ServedCall call;
+
+    static Caller read(byte[] bytes) throws IOException {
+      String[] texts = new String[2];
+      long[] numbers = { 0, -1, 0, 0, -1 };
+      List<Map<String, byte[]>> attributes = List.of(new HashMap<>(), new HashMap<>());
+      fields(bytes, (field, in) -> {
+        switch (field) {
+          case 1: case 2: texts[field - 1] = in.readString(); return true;
+          case 3: case 4: attribute(in.readByteArray(), attributes.get(field - 3)); return true;
+          case 5: case 6: case 7: case 8: case 9: numbers[field - 5] = in.readUInt64(); return true;
+          default: return false;
+        }
+      });
+      Caller caller = new Caller();
+      if (texts[1] != null) {
+        caller.call = new ServedCall(numbers[0], texts[0], texts[1], (int) numbers[1], (int) numbers[2], numbers[3] != 0, numbers[4],
+          attributes.get(0), attributes.get(1));
+      }
+      return caller;
+    }
+
+    private static void attribute(byte[] bytes, Map<String, byte[]> into) throws IOException {
+      String[] name = { "" };
+      byte[][] value = { new byte[0] };
+      fields(bytes, (field, in) -> {
+        switch (field) {
+          case 1: name[0] = in.readString(); return true;
+          case 2: value[0] = in.readByteArray(); return true;
+          default: return false;
+        }
+      });
+      into.put(name[0], value[0]);
+    }
+  }
 
   /** A mutation as it is sent. */
   public static final class Part {
@@ -212,6 +255,7 @@ public final class Frame {
       if (nonceGroup != 0) out.writeUInt64(23, nonceGroup);
       if (nonce != 0) out.writeUInt64(24, nonce);
       if (readPoint != 0) out.writeUInt64(25, readPoint);
+      if (cursor != null) out.writeByteArray(29, cursor);
     });
   }
 
@@ -244,6 +288,9 @@ public final class Frame {
         case 23: frame.nonceGroup = in.readUInt64(); return true;
         case 24: frame.nonce = in.readUInt64(); return true;
         case 25: frame.readPoint = in.readUInt64(); return true;
+        case 26: frame.caller = Caller.read(in.readByteArray()); return true;
+        case 27: frame.rowsMax = in.readUInt64(); return true;
+        case 28: frame.partials = in.readBool(); return true;
         default: return false;
       }
     });

@@ -13,6 +13,7 @@ import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.ipc.ServedCall;
 import org.apache.hadoop.hbase.regionserver.RegionCoprocessorHost;
 import org.apache.hadoop.hbase.regionserver.ServedHost;
 import org.apache.hadoop.hbase.regionserver.ServedRegion;
@@ -89,6 +90,7 @@ public final class Host {
   }
 
   private static Frame dispatch(Frame call, CallState state) throws Exception {
+    if (call.caller != null) ServedCall.enter(call.caller.call);
     state.enter();
     try {
       switch (call.method) {

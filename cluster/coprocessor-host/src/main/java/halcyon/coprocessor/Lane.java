@@ -39,6 +39,14 @@ public final class Lane implements AutoCloseable {
     return lane;
   }
 
+  /** Closes the connection that the present thread has opened, if any. For a thread that ends; not for one that the server has called. */
+  public static void end() {
+    Lane lane = CURRENT.get();
+    if (lane == null) return;
+    CURRENT.remove();
+    lane.close();
+  }
+
   static Lane open(Path server, int frameBytesMax, Dispatcher dispatcher) throws IOException {
     SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
     channel.connect(UnixDomainSocketAddress.of(server));

@@ -17,8 +17,10 @@ import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.filter.CompareFilter;
 import org.apache.hadoop.hbase.filter.Filter;
 import org.apache.hadoop.hbase.filter.FilterList;
+import org.apache.hadoop.hbase.filter.FilterWrapper;
 import org.apache.hadoop.hbase.filter.SkipFilter;
 import org.apache.hadoop.hbase.filter.WhileMatchFilter;
+import org.apache.hadoop.hbase.regionserver.ScannerContext.LimitScope;
 import org.apache.hadoop.hbase.regionserver.ScannerContext.NextState;
 import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
 
@@ -28,6 +30,8 @@ import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
  */
 final class RemoteScanner extends RegionScannerImpl {
   private static final int ROWS_MIN = 4, ROWS_MAX = 512;
+  /** Of the heap, for a cell in a block or a memstore (ByteBufferKeyValue); the server counts it as well. */
+  private static final long CELL_OVERHEAD = 32;
   private static final long PACKET_BYTES = 256 << 10;
   private static final String OWN_FILTERS = "org.apache.hadoop.hbase.filter.";
 
@@ -35,7 +39,7 @@ final class RemoteScanner extends RegionScannerImpl {
   /** As the client asked for it, with the read point of the first opening. */
   private final Scan scan;
   /** Null: the server filters, or nobody. */
-  private final Filter filter;
+  private final FilterWrapper filter;
   private final int batch;
   private final long readPoint;
   private final Deque<Frame.Cells> packet = new ArrayDeque<>();
@@ -43,9 +47,17 @@ final class RemoteScanner extends RegionScannerImpl {
   private long id;
   private int rows = ROWS_MIN;
   private boolean isClosed;
-  private boolean filterDone;
-  /** What a batch limit left of a row that was filtered here. */
-  private List<Cell> rest = new ArrayList<>();
+  /** Cells between two looks at the clock (StoreScanner). */
+  private final long cellsPerCheck;
+  private final boolean hasOneFamily;
+  private long cellsSeen;
+  /** The row, or the part of one, that is being read; null between rows. */
+  private Frame.Cells row;
+  private int at;
+  /** Cells of this column are skipped, and those of this family. */
+  private Cell column, family;
+  /** What the filter wants to see next, and the cell at which it said so. */
+  private Cell hint, hintFrom;
 
   static RemoteScanner open(ServedRegion region, long number, Scan scan) throws IOException {
     return new RemoteScanner(region, number, scan, isForeign(scan.getFilter()) ? scan.getFilter() : null);
@@ -55,7 +67,10 @@ final class RemoteScanner extends RegionScannerImpl {
     super(withoutStores(asked), null, region, 0, 0);
     this.number = number;
     this.batch = asked.getBatch();
-    this.filter = foreign;
+    this.filter = foreign == null ? null : new FilterWrapper(foreign);
+    this.cellsPerCheck = Math.max(1, region.configuration().getLong(StoreScanner.HBASE_CELLS_SCANNED_PER_HEARTBEAT_CHECK,
+      StoreScanner.DEFAULT_HBASE_CELLS_SCANNED_PER_HEARTBEAT_CHECK));
+    this.hasOneFamily = (asked.hasFamilies() ? asked.numFamilies() : region.getTableDescriptor().getColumnFamilyCount()) == 1;
     this.scan = new Scan(asked);
     PackagePrivateFieldAccessor.setMvccReadPoint(this.scan, PackagePrivateFieldAccessor.getMvccReadPoint(asked));
     if (foreign != null) {
@@ -131,14 +146,165 @@ final class RemoteScanner extends RegionScannerImpl {
   @Override
   public boolean nextRaw(List<Cell> out, ScannerContext context) throws IOException {
     if (isClosed) throw new UnknownScannerException("Scanner was closed");
-    if (!context.getKeepProgress()) context.clearProgress();
-    Frame.Cells next = filter == null ? fetch() : fetchFiltered();
-    if (next == null) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
-    out.addAll(next.list);
-    for (Cell cell : next.list) context.incrementSizeProgress(PrivateCellUtil.estimatedSerializedSizeOf(cell), cell.heapSize());
-    if (next.partial) return context.setScannerState(NextState.BATCH_LIMIT_REACHED).hasMoreValues();
-    boolean more = !isFilterDone() && peek();
-    return context.setScannerState(more ? NextState.MORE_VALUES : NextState.NO_MORE_VALUES).hasMoreValues();
+    List<Cell> found = out.isEmpty() ? out : new ArrayList<>();
+    boolean more = nextInternal(found, context);
+    if (found != out) out.addAll(found);
+    if (filter == null) return more;
+    if (!context.mayHaveMoreCellsInRow()) filter.reset();
+    return more && !filter.filterAllRemaining();
+  }
+
+  /** RegionScannerImpl.nextInternal, over rows of the server instead of stores. */
+  private boolean nextInternal(List<Cell> results, ScannerContext context) throws IOException {
+    int batchBefore = context.getBatchProgress();
+    long sizeBefore = context.getDataSizeProgress(), heapBefore = context.getHeapSizeProgress();
+    for (;;) {
+      setProgress(context, batchBefore, sizeBefore, heapBefore);
+      boolean wholeRows = filter != null && filter.hasFilterRow();
+      LimitScope scope = wholeRows ? LimitScope.BETWEEN_ROWS : LimitScope.BETWEEN_CELLS;
+      if (wholeRows) {
+        context.setSizeLimitScope(scope);
+        context.setTimeLimitScope(scope);
+      }
+      if (context.checkTimeLimit(LimitScope.BETWEEN_CELLS)) return true;
+      if (row == null) {
+        row = fetch();
+        if (row == null) {
+          if (wholeRows) filter.filterRowCells(results);
+          return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+        }
+        if (filter != null && filter.filterRowKey(row.list.get(0))) {
+          if (filter.filterAllRemaining()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+          skipRow();
+          if (!peek()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+          if (context.checkAnyLimitReached(scope)) return true;
+          continue;
+        }
+      }
+      if (isStopped(results, context)) return true;
+      if (row.partial) {
+        leaveRow();
+        return context.setScannerState(NextState.BATCH_LIMIT_REACHED).hasMoreValues();
+      }
+      boolean isEmpty = results.isEmpty(), excluded = false;
+      if (wholeRows) {
+        excluded = filter.filterRowCellsWithRet(results) == FilterWrapper.FilterRowRetCode.EXCLUDE;
+        setProgress(context, batchBefore, sizeBefore, heapBefore);
+        context.incrementBatchProgress(results.size());
+        for (Cell cell : results) count(cell, context);
+      } else if (filter != null && !isEmpty) {
+        excluded = filter.filterRow();
+      }
+      if (isEmpty || excluded || results.isEmpty()) {
+        results.clear();
+        skipRow();
+        if (!peek()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+        if (context.checkAnyLimitReached(scope)) return true;
+        continue;
+      }
+      leaveRow();
+      return context.setScannerState(peek() ? NextState.MORE_VALUES : NextState.NO_MORE_VALUES).hasMoreValues();
+    }
+  }
+
+  private static void setProgress(ScannerContext context, int batch, long size, long heap) {
+    if (context.getKeepProgress()) {
+      context.setProgress(batch, size, heap);
+    } else {
+      context.clearProgress();
+    }
+  }
+
+  private static void count(Cell cell, ScannerContext context) {
+    long size = PrivateCellUtil.estimatedSerializedSizeOf(cell); // with its length before it
+    context.incrementSizeProgress(size, size - Integer.BYTES + CELL_OVERHEAD);
+  }
+
+  /** Takes what is left of the row. True: a limit came before its end, or with it; the state says which. */
+  private boolean isStopped(List<Cell> results, ScannerContext context) throws IOException {
+    while (at < row.list.size()) {
+      if (cellsSeen % cellsPerCheck == 0 && context.checkTimeLimit(LimitScope.BETWEEN_CELLS)) {
+        return context.setScannerState(NextState.TIME_LIMIT_REACHED_MID_ROW).hasMoreValues();
+      }
+      cellsSeen++;
+      Cell cell = row.list.get(at++);
+      context.setLastPeekedCell(cell);
+      Cell included = filter == null ? cell : match(cell);
+      if (included == null) continue;
+      results.add(included);
+      count(included, context);
+      context.incrementBatchProgress(1);
+      boolean moreInRow = at < row.list.size() || row.partial;
+      NextState state = null;
+      if (moreInRow && context.checkBatchLimit(LimitScope.BETWEEN_CELLS)) {
+        state = NextState.BATCH_LIMIT_REACHED;
+      } else if (context.checkSizeLimit(LimitScope.BETWEEN_CELLS)) {
+        state = moreInRow ? NextState.SIZE_LIMIT_REACHED_MID_ROW : NextState.SIZE_LIMIT_REACHED;
+      }
+      if (state == null) continue;
+      if (at == row.list.size()) leaveRow();
+      return context.setScannerState(state).hasMoreValues();
+    }
+    if (row.partial) return false;
+    boolean isLate = context.checkTimeLimit(LimitScope.BETWEEN_CELLS);
+    // A store is asked for its next cell, which is of another row, unless it looks at the clock before: cursors show that.
+    if (!(isLate && cellsSeen % cellsPerCheck == 0) && peek()) context.setLastPeekedCell(packet.peek().list.get(0));
+    if (!isLate) return false;
+    leaveRow();
+    return context.setScannerState(NextState.TIME_LIMIT_REACHED).hasMoreValues();
+  }
+
+  /** What the filter makes of a cell; null: nothing (StoreScanner, UserScanQueryMatcher). What ends a row there ends it in one family. */
+  private Cell match(Cell cell) throws IOException {
+    if (family != null && CellUtil.matchingFamily(family, cell)) return null;
+    if (column != null && CellUtil.matchingColumn(column, cell)) return null;
+    if (hint != null && CellUtil.matchingFamily(hintFrom, cell) && comparator.compare(cell, hint) < 0) return null;
+    column = null;
+    hint = null;
+    switch (filter.filterCell(cell)) {
+      case INCLUDE:
+        return filter.transformCell(cell);
+      case INCLUDE_AND_NEXT_COL:
+        column = cell;
+        return filter.transformCell(cell);
+      case INCLUDE_AND_SEEK_NEXT_ROW:
+        family = cell;
+        return filter.transformCell(cell);
+      case NEXT_COL:
+        column = cell;
+        return null;
+      case NEXT_ROW:
+        family = cell;
+        return null;
+      case SEEK_NEXT_USING_HINT:
+        Cell next = filter.getNextCellHint(cell);
+        if (next == null) return null;
+        int order = comparator.compare(next, cell);
+        if (scan.isReversed() ? order >= 0 : order <= 0) return null;
+        hint = next;
+        hintFrom = cell;
+        if (!CellUtil.matchingRows(next, cell)) family = cell;
+        return null;
+      default: // SKIP
+        return null;
+    }
+  }
+
+  private void leaveRow() {
+    row = null;
+    at = 0;
+    column = null;
+    family = null;
+    hint = null;
+    hintFrom = null;
+  }
+
+  /** Leaves a row of which the client gets nothing, for the one of the filter's hint if that is known for all families. */
+  private void skipRow() throws IOException {
+    Cell next = hint, first = row.list.get(0);
+    leaveRow();
+    if (filter != null) filter.reset();
+    if (next != null && hasOneFamily && !CellUtil.matchingRows(next, first)) skipTo(next, first);
   }
 
   /** Whether the server has another row, whatever the filter says of it. */
@@ -146,67 +312,6 @@ final class RemoteScanner extends RegionScannerImpl {
     Frame.Cells next = fetch();
     if (next != null) packet.addFirst(next);
     return next != null;
-  }
-
-  /** The next row or batch that the filter lets through; null at the end (RegionScannerImpl.nextInternal, UserScanQueryMatcher). */
-  private Frame.Cells fetchFiltered() throws IOException {
-    while (rest.isEmpty()) {
-      if (filter.filterAllRemaining()) filterDone = true;
-      Frame.Cells row = filterDone ? null : fetch();
-      if (row == null) return null;
-      filter.reset();
-      Cell first = row.list.get(0);
-      if (filter.filterRowKey(first)) continue;
-      Cell hint = include(row.list);
-      if (filter.hasFilterRow()) filter.filterRowCells(rest);
-      if (filter.filterRow()) rest.clear();
-      if (hint != null && rest.isEmpty()) skipTo(hint, first);
-    }
-    Frame.Cells next;
-    if (batch <= 0 || rest.size() <= batch) {
-      next = Frame.Cells.of(rest);
-      rest = new ArrayList<>();
-    } else {
-      next = Frame.Cells.of(rest.subList(0, batch));
-      next.partial = true;
-      rest = new ArrayList<>(rest.subList(batch, rest.size()));
-    }
-    return next;
-  }
-
-  /** Puts the cells that the filter includes into `rest`. Returns a hint that leads out of the row. */
-  private Cell include(List<Cell> row) throws IOException {
-    Cell column = null, hint = null;
-    for (Cell cell : row) {
-      if (column != null && CellUtil.matchingColumn(column, cell)) continue;
-      if (hint != null && comparator.compare(cell, hint) < 0) continue;
-      column = null;
-      hint = null;
-      switch (filter.filterCell(cell)) {
-        case INCLUDE:
-          rest.add(filter.transformCell(cell));
-          break;
-        case INCLUDE_AND_NEXT_COL:
-          rest.add(filter.transformCell(cell));
-          column = cell;
-          break;
-        case INCLUDE_AND_SEEK_NEXT_ROW:
-          rest.add(filter.transformCell(cell));
-          return null;
-        case NEXT_COL:
-          column = cell;
-          break;
-        case NEXT_ROW:
-          return null;
-        case SEEK_NEXT_USING_HINT:
-          hint = filter.getNextCellHint(cell);
-          if (hint == null) return null;
-          if (!CellUtil.matchingRows(hint, cell)) return hint;
-          break;
-        default: // SKIP
-      }
-    }
-    return null;
   }
 
   /** Continues at the row of a hint. */
@@ -226,7 +331,7 @@ final class RemoteScanner extends RegionScannerImpl {
     if (row == null) throw new IllegalArgumentException("Row cannot be null.");
     closeRemote();
     packet.clear();
-    rest.clear();
+    leaveRow();
     begin(from(row));
     return true;
   }
@@ -259,7 +364,7 @@ final class RemoteScanner extends RegionScannerImpl {
 
   @Override
   public synchronized boolean isFilterDone() throws IOException {
-    return rest.isEmpty() && (filterDone || (filter != null && filter.filterAllRemaining()));
+    return filter != null && filter.filterAllRemaining();
   }
 
   @Override

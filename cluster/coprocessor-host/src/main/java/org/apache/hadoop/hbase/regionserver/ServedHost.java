@@ -35,7 +35,7 @@ public final class ServedHost extends RegionCoprocessorHost {
   private final ServedRegion region;
   private final long hooks;
   private final Set<String> uncalled = new TreeSet<>();
-  private final ConcurrentHashMap<Long, RegionScanner> scanners = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<Long, ServedScan> scanners = new ConcurrentHashMap<>();
   private final AtomicLong scannerIds = new AtomicLong();
 
   public ServedHost(ServedRegion region, RegionServerServices services, Configuration configuration) {
@@ -88,8 +88,8 @@ public final class ServedHost extends RegionCoprocessorHost {
 
   private Frame unload(Frame call) throws IOException {
     for (Long id : scanners.keySet()) {
-      RegionScanner scanner = scanners.remove(id);
-      if (scanner != null) scanner.close();
+      ServedScan scan = scanners.remove(id);
+      if (scan != null) scan.scanner.close();
     }
     try {
       preClose(call.flag);
@@ -240,47 +240,25 @@ public final class ServedHost extends RegionCoprocessorHost {
       throw failed;
     }
     long id = scannerIds.incrementAndGet();
-    scanners.put(id, scanner);
+    scanners.put(id, new ServedScan(scanner));
     Frame answer = Frame.answer();
     answer.scanner = id;
     answer.readPoint = scanner.getMvccReadPoint();
     return answer;
   }
 
-  private RegionScanner scanner(Frame call) throws IOException {
-    RegionScanner scanner = scanners.get(call.scanner);
-    if (scanner == null) throw new UnknownScannerException("scanner " + call.scanner + " in the JVM of coprocessors");
-    return scanner;
-  }
-
-  /** RSRpcServices.scan, without parts of rows that the size has cut. */
+  /** RSRpcServices.scan. */
   private Frame nextResults(Frame call) throws IOException {
-    RegionScanner scanner = scanner(call);
-    long deadlineNs = System.nanoTime() + call.timeMs * 1_000_000;
+    ServedScan scan = scanners.get(call.scanner);
+    if (scan == null) throw new UnknownScannerException("scanner " + call.scanner + " in the JVM of coprocessors");
     int limit = (int) Math.min(call.count, Integer.MAX_VALUE);
     List<Result> results = new ArrayList<>();
-    Boolean bypass = preScannerNext(scanner, results, limit);
+    Boolean bypass = preScannerNext(scan.scanner, results, limit);
     boolean more = bypass != null && bypass;
     Frame answer = Frame.answer();
     if (bypass == null) {
-      long bytes = 0;
-      ScannerContext context = ScannerContext.newBuilder(true).setBatchLimit(scanner.getBatch()).build();
-      List<Cell> values = new ArrayList<>();
-      more = true;
-      while (more && results.size() < limit && bytes < call.bytesMax) {
-        if (call.timeMs > 0 && System.nanoTime() >= deadlineNs) {
-          answer.flag = true; // the time is over
-          break;
-        }
-        context.setBatchProgress(0);
-        values.clear();
-        more = scanner.nextRaw(values, context);
-        if (values.isEmpty()) continue;
-        for (Cell cell : values) bytes += cell.heapSize();
-        results.add(Result.create(values, null, false, context.mayHaveMoreCellsInRow()));
-      }
-      for (Result result : results) answer.count += result.mayHaveMoreCellsInRow() ? 0 : 1;
-      more = postScannerNext(scanner, results, limit, more);
+      more = scan.next(call, results, answer);
+      more = postScannerNext(scan.scanner, results, limit, more);
     }
     for (Result result : results) {
       Frame.Cells cells = Frame.Cells.of(cells(result));
@@ -288,15 +266,16 @@ public final class ServedHost extends RegionCoprocessorHost {
       answer.cells.add(cells);
     }
     answer.more = more;
-    if (!more && scanner.isFilterDone() && results.isEmpty()) answer.text = "done";
+    if (scan.scanner.isFilterDone() && results.isEmpty()) answer.text = ServedScan.DONE;
+    scan.note(results);
     return answer;
   }
 
   private Frame closeScanner(Frame call) throws IOException {
-    RegionScanner scanner = scanners.remove(call.scanner);
-    if (scanner == null || preScannerClose(scanner)) return Frame.answer();
-    scanner.close();
-    postScannerClose(scanner);
+    ServedScan scan = scanners.remove(call.scanner);
+    if (scan == null || preScannerClose(scan.scanner)) return Frame.answer();
+    scan.scanner.close();
+    postScannerClose(scan.scanner);
     return Frame.answer();
   }
 

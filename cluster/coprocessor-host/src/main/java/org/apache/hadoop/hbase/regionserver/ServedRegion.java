@@ -37,7 +37,9 @@ import org.apache.hadoop.hbase.filter.Filter;
 import org.apache.hadoop.hbase.io.TimeRange;
 import org.apache.hadoop.hbase.regionserver.compactions.CompactionLifeCycleTracker;
 import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
+import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
+import org.apache.hadoop.hbase.wal.WALEdit;
 
 /**
  * A region of the server: its methods ask the server on the connection of the calling thread. It is an HRegion because
@@ -52,6 +54,10 @@ public final class ServedRegion extends HRegion {
       info), null, configuration, table, null);
     this.number = number;
     this.configuration = configuration;
+  }
+
+  Configuration configuration() {
+    return configuration;
   }
 
   private Frame call(int method) {
@@ -197,14 +203,8 @@ public final class ServedRegion extends HRegion {
     throws IOException {
     List<RowLock> locks = new ArrayList<>();
     try {
-      List<byte[]> rows = new ArrayList<>(rowsToLock);
-      rows.sort(org.apache.hadoop.hbase.util.Bytes.BYTES_COMPARATOR);
-      for (byte[] row : rows) locks.add(getRowLock(row, false));
-      for (OperationStatus status : mutate(mutations, true, nonceGroup, nonce)) {
-        if (status.getOperationStatusCode() != HConstants.OperationStatusCode.SUCCESS) {
-          throw new DoNotRetryIOException(status.getExceptionMsg());
-        }
-      }
+      lockRows(rowsToLock, locks);
+      mutateAll(mutations, nonceGroup, nonce);
     } finally {
       for (RowLock lock : locks) lock.release();
     }
@@ -296,6 +296,56 @@ public final class ServedRegion extends HRegion {
     call.row = row;
     call.flag = readLock;
     return call;
+  }
+
+  @Override
+  public void processRowsWithLocks(RowProcessor<?, ?> processor) throws IOException {
+    processRowsWithLocks(processor, HConstants.NO_NONCE, HConstants.NO_NONCE);
+  }
+
+  @Override
+  public void processRowsWithLocks(RowProcessor<?, ?> processor, long nonceGroup, long nonce) throws IOException {
+    processRowsWithLocks(processor, rowProcessorTimeout, nonceGroup, nonce);
+  }
+
+  /** The server writes the mutations, all or none, and its log has them; what the processor adds to its WALEdit is in no log. */
+  @Override
+  public void processRowsWithLocks(RowProcessor<?, ?> processor, long timeout, long nonceGroup, long nonce) throws IOException {
+    WALEdit edit = new WALEdit();
+    processor.preProcess(this, edit);
+    if (processor.readOnly()) {
+      RowProcessing.run(processor, this, null, null, timeout);
+      processor.postProcess(this, edit, true);
+      return;
+    }
+    boolean success = false;
+    List<RowLock> locks = new ArrayList<>();
+    try {
+      lockRows(processor.getRowsToLock(), locks);
+      List<Mutation> mutations = new ArrayList<>();
+      RowProcessing.run(processor, this, mutations, edit, timeout);
+      if (!mutations.isEmpty()) {
+        processor.preBatchMutate(this, edit);
+        mutateAll(mutations, nonceGroup, nonce);
+        processor.postBatchMutate(this);
+      }
+      success = true;
+    } finally {
+      for (RowLock lock : locks) lock.release();
+    }
+    processor.postProcess(this, edit, success);
+  }
+
+  private void lockRows(Collection<byte[]> rowsToLock, List<RowLock> locks) throws IOException {
+    List<byte[]> rows = new ArrayList<>(rowsToLock);
+    rows.sort(Bytes.BYTES_COMPARATOR);
+    for (byte[] row : rows) locks.add(getRowLock(row, false));
+  }
+
+  private void mutateAll(Collection<Mutation> mutations, long nonceGroup, long nonce) throws IOException {
+    for (OperationStatus status : mutate(mutations, true, nonceGroup, nonce)) {
+      if (status.getOperationStatusCode() != HConstants.OperationStatusCode.SUCCESS) throw new DoNotRetryIOException(status.getExceptionMsg());
+    }
   }
 
   @Override
@@ -433,21 +483,6 @@ public final class ServedRegion extends HRegion {
   @Override
   public long getEarliestFlushTimeForAllStores() {
     throw unsupported("getEarliestFlushTimeForAllStores");
-  }
-
-  @Override
-  public void processRowsWithLocks(RowProcessor<?, ?> processor) {
-    throw unsupported("processRowsWithLocks");
-  }
-
-  @Override
-  public void processRowsWithLocks(RowProcessor<?, ?> processor, long nonceGroup, long nonce) {
-    throw unsupported("processRowsWithLocks");
-  }
-
-  @Override
-  public void processRowsWithLocks(RowProcessor<?, ?> processor, long timeout, long nonceGroup, long nonce) {
-    throw unsupported("processRowsWithLocks");
   }
 
   @Override
