@@ -11,6 +11,7 @@
 //! When you add a family attribute, also touch `FamilyDescriptor::parse_attributes` and `check.rs`. One that HBase obeys
 //! and Halcyon does not belongs in `unsupported.rs`.
 
+mod barriers;
 mod check;
 mod cluster_key;
 mod descriptor_file;
@@ -31,6 +32,10 @@ mod tracker;
 mod unsupported;
 pub mod znode;
 
+pub use barriers::{
+    BARRIER_FAMILY, Range as BarrierRange, RegionBarriers, barrier_cells, delete_barriers, delete_ranges,
+    parents_cell,
+};
 pub use check::SANITY_CHECKS_HINT;
 pub use cluster_key::ClusterKey;
 pub use endpoint::{COPROCESSOR_HOST, Endpoint};

@@ -108,6 +108,11 @@ impl TableDescriptor {
         &self.name
     }
 
+    /// Whether replication peers get edits of one of the families (HBase: `hasGlobalReplicationScope`).
+    pub fn has_global_scope(&self) -> bool {
+        self.families().iter().any(|family| family.scope() == 1)
+    }
+
     /// Sorted by name.
     pub fn families(&self) -> &[FamilyDescriptor] {
         &self.families

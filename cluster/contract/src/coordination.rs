@@ -43,9 +43,9 @@ pub trait MasterCoordination: Send + Sync {
     }
 
     /// The id of the cluster with this cluster key, of which its coordination service is asked for some seconds at most; `None`: it
-    /// does not say.
-    fn cluster_id_of(&self, _cluster_key: &str) -> Option<ClusterId> {
-        None
+    /// has none there, or nobody can ask from here. An error: it was not reached.
+    fn cluster_id_of(&self, _cluster_key: &str) -> Result<Option<ClusterId>> {
+        Ok(None)
     }
 
     /// Shows all namespaces to HBase's servers and tools (HBase: `namespace`). An error if another master is active. Where only this

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use halcyon_cell::Result;
-use halcyon_schema::{PeerDescription, ServerName};
+use halcyon_schema::{PeerDescription, RegionBarriers, ServerName};
 
 /// So many queues of other servers may a server send at once; each has a thread. Others wait.
 pub const CLAIMED_QUEUES_MAX: usize = 64;
@@ -32,6 +32,9 @@ pub trait ReplicationSources: Send + Sync {
 
     /// Names of HFiles of bulk loads that a peer has still to copy, oldest first. They stay in the archive.
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>>;
+
+    /// Of each region, how many of its first ranges all these peers have, with all of the regions among these that it comes from.
+    fn sent_ranges(&self, peer_ids: &[String], regions: &[RegionBarriers]) -> Result<Vec<usize>>;
 }
 
 /// The queue of a server that is gone, of which something is left.

@@ -25,6 +25,10 @@ use crate::state::MasterState;
 use crate::switches::Switch;
 use crate::{backup, janitor, links, mob, peers};
 
+/// How often barriers of serial peers are looked at, with all of `hbase:meta` (HBase:
+/// `hbase.master.cleaner.replication.barrier.interval`, 12 hours).
+const BARRIERS_PERIOD: Duration = Duration::from_secs(60 * 60);
+
 /// The chore and its thread.
 ///
 /// # Thread safety
@@ -49,6 +53,8 @@ struct Shared {
     engine: Arc<Engine>,
     /// When each file or empty directory was first seen, in `monotonic_ns`.
     seen: Mutex<Seen>,
+    /// In `monotonic_ns`; at first when the cleaner began.
+    barriers_cleaned_ns: Mutex<u64>,
     stopping: Mutex<bool>,
     wake: Condvar,
 }
@@ -56,7 +62,8 @@ struct Shared {
 impl Cleaner {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Cleaner> {
         let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
-        let shared = Arc::new(Shared { core, engine, seen, stopping, wake });
+        let barriers_cleaned_ns = Mutex::new(core.env.clock.monotonic_ns());
+        let shared = Arc::new(Shared { core, engine, seen, barriers_cleaned_ns, stopping, wake });
         let thread = spawn_thread("master-cleaner", {
             let shared = shared.clone();
             move || shared.work()
@@ -103,8 +110,24 @@ impl Shared {
             if let Err(error) = self.run() {
                 warn!(%error, "archive and old logs could not be cleaned");
             }
+            if let Err(error) = self.clean_barriers_if_due() {
+                warn!(%error, "replication barriers could not be cleaned");
+            }
             stopping = self.stopping.lock();
         }
+    }
+
+    fn clean_barriers_if_due(&self) -> Result<()> {
+        let now_ns = self.core.env.clock.monotonic_ns();
+        {
+            let mut last = self.barriers_cleaned_ns.lock();
+            let is_due = now_ns.saturating_sub(*last) >= BARRIERS_PERIOD.as_nanos() as u64;
+            if !is_due {
+                return Ok(());
+            }
+            *last = now_ns;
+        }
+        peers::barriers::clean(&self.core).map(drop)
     }
 
     /// Begins to delete the snapshots whose time to live is over (HBase: `SnapshotCleanerChore`).

@@ -333,6 +333,11 @@ impl Master {
         self.core.peers.all()
     }
 
+    /// Takes barriers away that no serial peer needs any more, as a chore does each hour. Returns how many went. *Blocking*.
+    pub fn clean_barriers(&self) -> Result<usize> {
+        crate::peers::barriers::clean(&self.core)
+    }
+
     /// Shows tables and namespaces in the coordination service, if that has failed when they changed. *Blocking*.
     pub fn publish_names(&self) {
         self.core.publish_names();

@@ -9,13 +9,15 @@
 //!                     info:merge0000, ...        PBUF RegionInfo: the regions that this one was merged of
 //! row = table name    table:state      TableState, without PBUF
 //! ```
+//!
+//! The family `rep_barrier` is that of `halcyon_schema::RegionBarriers`.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, ServerName, TableName};
+use halcyon_schema::{RegionInfo, ServerName, TableName, parents_cell};
 use prost::Message;
 use tracing::warn;
 
@@ -127,17 +129,21 @@ pub(crate) fn delete_replicas(
 
 /// The rows after a split: the parent's, which stays until nothing refers to its files and has no copies, and those of its
 /// daughters, not open yet. A client drops a location when it learns of one with a higher number, so the daughters' begins
-/// with the parent's.
+/// with the parent's. `has_barriers`: replication peers get edits of the table.
 pub(crate) fn split_region(
     parent: &RegionInfo,
     replication: i32,
     daughters: &[RegionInfo; 2],
     parent_open_seq: u64,
+    has_barriers: bool,
     timestamp: i64,
 ) -> Vec<Cell> {
     let mut cells = split_parent(parent, daughters, timestamp);
     cells.extend(delete_replicas(parent, 1..replication, timestamp));
-    cells.extend(daughters.iter().flat_map(|daughter| unopened_region(daughter, parent_open_seq, timestamp)));
+    for daughter in daughters {
+        cells.extend(unopened_region(daughter, parent_open_seq, timestamp));
+        cells.extend(has_barriers.then(|| parents_cell(daughter, std::slice::from_ref(parent), timestamp)));
+    }
     cells
 }
 
@@ -146,6 +152,7 @@ pub(crate) fn merge_regions(
     parents: &[RegionInfo],
     merged: &RegionInfo,
     parents_open_seq: u64,
+    has_barriers: bool,
     timestamp: i64,
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = parents.iter().map(|parent| delete_region(parent, timestamp)).collect();
@@ -154,6 +161,7 @@ pub(crate) fn merge_regions(
         let value = parent.encode_value();
         cells.push(Cell::put(merged.region_name(), INFO, &merge_column(number), timestamp, &value));
     }
+    cells.extend(has_barriers.then(|| parents_cell(merged, parents, timestamp)));
     cells
 }
 
@@ -282,6 +290,8 @@ fn server_of(name: Option<&[u8]>, address: Option<&[u8]>, start_code: Option<&[u
 
 #[cfg(test)]
 mod tests {
+    use halcyon_schema::RegionBarriers;
+
     use super::*;
 
     #[test]
@@ -294,14 +304,14 @@ mod tests {
         };
         let parent = region("", "", 7).with_flags(true, true);
         let daughters = [region("", "m", 8), region("m", "", 8)];
-        let content = read(&rows(&split_region(&parent, 1, &daughters, 30, 1000)));
+        let content = read(&rows(&split_region(&parent, 1, &daughters, 30, false, 1000)));
         assert_eq!(content.regions[0].0, parent);
         assert_eq!(content.regions[0].1.state, RegionState::Split);
         assert_eq!(content.regions[0].1.daughters, daughters);
         assert_eq!((content.regions[1].0.clone(), content.regions[1].1.open_seq), (daughters[0].clone(), 30));
 
         let merged = region("", "", 9);
-        let cells = merge_regions(&daughters, &merged, 40, 1000);
+        let cells = merge_regions(&daughters, &merged, 40, false, 1000);
         let (gone, left): (Vec<_>, Vec<_>) = cells.into_iter().partition(|cell| cell.cell_type().is_delete());
         assert_eq!(gone.len(), 2);
         assert_eq!(left.last().unwrap().qualifier(), b"merge0001");
@@ -309,6 +319,19 @@ mod tests {
         assert_eq!((content.regions[0].0.clone(), content.regions[0].1.open_seq), (merged.clone(), 40));
         assert_eq!(content.regions[0].1.merged_of, daughters);
         assert_eq!(delete_merge_columns(&merged, 2, 1000)[1].qualifier(), b"merge0001");
+
+        let parents_of = |cells: &[Cell], region: &RegionInfo| {
+            let row = rows(cells).into_iter().find(|row| row[0].row() == region.region_name()).unwrap();
+            RegionBarriers::of_row(&row).map(|found| found.parents)
+        };
+        let cells = split_region(&parent, 1, &daughters, 30, true, 1000);
+        assert_eq!(parents_of(&cells, &parent), None);
+        for daughter in &daughters {
+            assert_eq!(parents_of(&cells, daughter), Some(vec![parent.region_name().clone()]));
+        }
+        let cells = merge_regions(&daughters, &merged, 40, true, 1000);
+        let names = daughters.each_ref().map(|daughter| daughter.region_name().clone());
+        assert_eq!(parents_of(&cells, &merged), Some(names.to_vec()));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest};
-use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, barrier_cells};
 use tracing::{info, warn};
 
 use crate::groups::Scope;
@@ -141,8 +141,33 @@ struct Opened {
     region: RegionInfo,
     server: ServerName,
     seq: u64,
+    /// The sequence id with which replication peers get edits of it from now on (`RegionBarriers`); `None`: they get none.
+    barrier: Option<u64>,
     /// Meta and memory show it.
     is_written: bool,
+}
+
+impl Opened {
+    fn cells(&self, timestamp: i64) -> Vec<Cell> {
+        open_cells(&self.region, &self.server, (self.seq, self.barrier), timestamp)
+    }
+}
+
+/// The row of a region that is open, with its barrier.
+fn open_cells(
+    region: &RegionInfo,
+    server: &ServerName,
+    (seq, barrier): (u64, Option<u64>),
+    timestamp: i64,
+) -> Vec<Cell> {
+    let mut cells = meta::open_region(region, server, seq, timestamp);
+    cells.extend(barrier.into_iter().flat_map(|seq| barrier_cells(region, seq, server, timestamp)));
+    cells
+}
+
+/// The barrier of an opening with this sequence id. Only the region itself is written to.
+fn barrier_of(table: &TableDescriptor, region: &RegionInfo, seq: u64) -> Option<u64> {
+    (table.has_global_scope() && !region.is_secondary()).then_some(seq)
 }
 
 /// The results of opening regions.
@@ -209,9 +234,12 @@ fn try_open_alike(
         let result = open_at(&shared, &order).map_err(|error| error.context(&order.region));
         Ok((order, result))
     })?;
-    for (Order { region, server, .. }, result) in results {
+    for (Order { region, server, table }, result) in results {
         match result {
-            Ok(seq) => attempts.opened.push(Opened { region, server, seq, is_written: !one_process }),
+            Ok(seq) => {
+                let barrier = barrier_of(&table, &region, seq);
+                attempts.opened.push(Opened { region, server, seq, barrier, is_written: !one_process });
+            }
             Err(error) => {
                 warn!(%region, %server, %error, "a region could not be opened");
                 if !one_process && error.kind() == ErrorKind::Moved {
@@ -357,8 +385,8 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
         if is_open_at(core, region, server, seq) {
             return Ok(()); // it was open all the time
         }
-        let seq = growing(core, region, seq);
-        let shown = core.meta_put(|timestamp| meta::open_region(region, server, seq, timestamp));
+        let (barrier, seq) = (barrier_of(table, region, seq), growing(core, region, seq));
+        let shown = core.meta_put(|timestamp| open_cells(region, server, (seq, barrier), timestamp));
         shown.map_err(meta_region::not_refused)?;
         core.update_region(region, |known| {
             (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));
@@ -391,8 +419,7 @@ fn write_opened(
     }
     if !(opened.is_empty() && failed.is_empty() && state.is_none()) {
         core.meta_put(|timestamp| {
-            let open = |one: &Opened| meta::open_region(&one.region, &one.server, one.seq, timestamp);
-            let rows = opened.iter().flat_map(open);
+            let rows = opened.iter().flat_map(|one| one.cells(timestamp));
             let rows = rows.chain(failed.iter().flat_map(|region| meta::failed_region(region, timestamp)));
             rows.chain(state.map(|(table, state)| meta::table_state(table, state, timestamp))).collect()
         })?;

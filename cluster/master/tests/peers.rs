@@ -37,11 +37,14 @@ fn a_cluster_is_no_peer_of_itself() {
     assert_eq!(c.master.peers().len(), 1);
 }
 
-/// Its queue waits for it.
+/// What HBase 2.6.4 says. A ZooKeeper without a cluster is taken by it, too.
 #[test]
-fn a_peer_that_is_away_can_be_added() {
+fn a_peer_that_is_away_is_refused() {
     let c = cluster();
-    add(&c, "away:2181:/hbase").unwrap();
+    let told = add(&c, "away:2181:/hbase").unwrap_err();
+    assert!(told.contains("Can't get peerClusterId for clusterKey=away:2181:/hbase"), "{told}");
+    assert!(c.master.peers().is_empty() && c.server.peers().is_empty());
+    add(&c, "nothing:2181:/hbase").unwrap();
     assert_eq!(c.server.peers().len(), 1);
 }
 
@@ -60,7 +63,7 @@ fn each_peer_has_the_base_configuration() {
     };
     let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
     let c = start(1, "a=1; b = 2;");
-    add(&c, "away:2181:/hbase").unwrap();
+    add(&c, "other:2181:/hbase").unwrap();
     assert_eq!(configuration(&c), [pair("a", "1"), pair("b", "2")]);
     drop(c);
     let c = start(2, "a=;b=3");

@@ -3,6 +3,8 @@
 //! It is one piece because all of its tests share the double of many servers.
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
+#[path = "servers/barriers.rs"]
+mod barriers;
 mod common;
 #[path = "servers/groups.rs"]
 mod groups;

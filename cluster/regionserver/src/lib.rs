@@ -59,7 +59,10 @@ pub use quotas::QuotaSettings;
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use remote::{BarrierWork, CallMaster, FindMaster, MasterLink, RemoteMaster, RemoteQuotas, Version};
-pub use replication::{OpenSourceFiles, SinkStats, SourceStats, cluster_id_of, has_replication_queue};
+pub use replication::{
+    BarriersFuture, OpenSourceFiles, ReadBarriers, SinkStats, SourceStats, cluster_id_of,
+    has_replication_queue,
+};
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
 pub use settings::coprocessors::BACKUP_OBSERVER;

@@ -52,7 +52,7 @@ use crate::quotas::{QuotaParts, Quotas};
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
-use crate::replication::{OpenSourceFiles, Sink, Sources};
+use crate::replication::{OpenSourceFiles, ReadBarriers, Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -250,6 +250,11 @@ impl RegionServer {
         self.sources.read_peers()
     }
 
+    /// Where serial peers' sources read barriers, instead of `hbase:meta`. The first one stays.
+    pub fn read_barriers_with(&self, barriers: Arc<dyn ReadBarriers>) {
+        self.sources.read_barriers_with(barriers);
+    }
+
     /// Has what is left of a replication queue sent from here, by the name of its file: that of a server that is gone, and not claimed by
     /// one that lives. `Busy` if that cannot be done now. *Blocking*.
     pub fn claim_queue(&self, peer_id: &str, name: &str) -> Result<()> {
@@ -392,10 +397,17 @@ impl RegionServer {
         let opened = opened.and_then(|online| {
             let loaded = self.load_coprocessors(&online);
             match loaded.and_then(|()| announce(online.region.open_seq_num().get())) {
-                Ok(()) => Ok(online),
+                Ok(()) => {
+                    self.sources.note_opened();
+                    Ok(online)
+                }
                 Err(error) => {
                     self.unload_coprocessors(&online, true);
                     online.region.close(true)?; // no client has written to it
+                    if is_replicated(&online) {
+                        // It may have been announced.
+                        self.sources.note_closed(info.region_name(), online.region.open_seq_num().get());
+                    }
                     Err(error)
                 }
             }
@@ -441,6 +453,13 @@ impl RegionServer {
         let closed = online.region.close(abort);
         if let Err(error) = &closed {
             self.lifecycle.abort(&format!("region {encoded_name} could not be closed: {error}"));
+        } else if self.is_serving() && is_replicated(&online) {
+            match online.region.mark_closed(&self.name) {
+                Ok(seq) => self.sources.note_closed(online.region.info().region_name(), seq),
+                Err(error) => self
+                    .lifecycle
+                    .abort(&format!("the WAL does not take that region {encoded_name} was closed: {error}")),
+            }
         }
         self.counters.closed_writes.add(online.region.stats().write_requests);
         self.regions.complete_close(encoded_name);
@@ -541,6 +560,11 @@ impl Drop for RegionServer {
         self.lifecycle.begin_stop();
         self.logs.end();
     }
+}
+
+/// Whether replication peers may get edits of a region.
+fn is_replicated(online: &OnlineRegion) -> bool {
+    !online.region.is_secondary() && online.region.table().has_global_scope()
 }
 
 /// Opens the server's WAL and makes what its regions share.

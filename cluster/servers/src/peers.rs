@@ -10,6 +10,7 @@ use std::sync::Arc;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationBooks, ReplicationSources};
 use halcyon_env::Mutex;
+use halcyon_schema::RegionBarriers;
 
 use crate::Servers;
 use crate::claims::Claims;
@@ -93,5 +94,9 @@ impl ReplicationSources for ClusterSources {
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
         self.books.needed_hfiles(peer_ids)
+    }
+
+    fn sent_ranges(&self, peer_ids: &[String], regions: &[RegionBarriers]) -> Result<Vec<usize>> {
+        self.books.sent_ranges(peer_ids, regions)
     }
 }

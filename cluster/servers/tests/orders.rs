@@ -530,6 +530,14 @@ impl ReplicationSources for OfGone {
     fn needed_hfiles(&self, _ids: &[String]) -> halcyon_cell::Result<Vec<String>> {
         Ok(vec!["h".to_string()])
     }
+
+    fn sent_ranges(
+        &self,
+        _ids: &[String],
+        regions: &[halcyon_schema::RegionBarriers],
+    ) -> halcyon_cell::Result<Vec<usize>> {
+        Ok(regions.iter().map(|region| region.ranges.len()).collect())
+    }
 }
 
 #[test]

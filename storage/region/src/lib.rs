@@ -26,6 +26,7 @@ mod activity;
 mod answers;
 mod api;
 mod bulk_load;
+mod close_marker;
 mod compact;
 mod copy;
 mod flush;

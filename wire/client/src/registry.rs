@@ -137,6 +137,30 @@ impl Sighting {
         Err(last)
     }
 
+    /// The id of the cluster whose ZooKeeper has these servers and this base path; `None`: there is no cluster. The servers are asked in
+    /// turn, each for at most `limit`, until one answers. The error is that of the last one.
+    pub async fn id_of(
+        quorum: &[String],
+        base: &str,
+        limit: Duration,
+    ) -> Result<Option<String>, ClientError> {
+        let mut last = ClientError::invalid("no address was given");
+        for server in quorum {
+            let asking = async {
+                let mut session = ZooKeeper::connect(server).await?;
+                let id = session.cluster_id(base).await?;
+                session.close().await;
+                Ok(id)
+            };
+            match tokio::time::timeout(limit, asking).await {
+                Ok(Ok(id)) => return Ok(id),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = ClientError::timed_out(format!("{server}: no response within {limit:?}")),
+            }
+        }
+        Err(last)
+    }
+
     async fn ask(address: &ClusterAddress, server: &str) -> Result<Sighting, ClientError> {
         match address {
             ClusterAddress::ZooKeeper { base, .. } => {

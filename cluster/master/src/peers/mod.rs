@@ -3,6 +3,7 @@
 //! A change is a procedure (`procedure/change_peer.rs`): the queue begins, the peer is written (`halcyon_schema::peer_files`), and
 //! the region servers are told. `check.rs` says what is refused.
 
+pub(crate) mod barriers;
 mod check;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -187,12 +188,12 @@ fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<Stri
     files.into_iter().filter(is_over).map(|file| file.name.clone()).collect()
 }
 
-/// A serial peer gets the edits of a region in their order, whatever server has them. That needs barriers where there is more than one.
+/// A serial peer gets the edits of a region in their order, whatever server has them.
 pub(crate) fn check_serial(
     core: &MasterState,
     config: &pb::ReplicationPeer,
 ) -> std::result::Result<(), RpcError> {
-    if config.serial() && !core.cluster.servers.is_one_process() {
+    if config.serial() && !core.settings.serial_peers && !core.cluster.servers.is_one_process() {
         return Err(errors::unsupported("Serial replication peers of a cluster of several servers are"));
     }
     Ok(())

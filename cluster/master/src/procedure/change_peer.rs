@@ -140,14 +140,18 @@ impl HasSteps for ChangePeer {
 }
 
 impl ChangePeer {
-    /// HBase also refuses a peer that does not say which cluster it is. Here it may be away: its queue waits for it.
+    /// A peer that is added or updated must be reached then, and be another cluster (HBase: `checkSameClusterKey`).
     fn look(&mut self, core: &MasterState) -> Result<()> {
-        if self.change() != PeerChange::Add {
+        if !matches!(self.change(), PeerChange::Add | PeerChange::Update) {
             return Ok(());
         }
         let config = self.config.clone().unwrap_or_default();
         let key = config.clusterkey();
-        if core.cluster.coordination.cluster_id_of(key).is_some_and(|id| id == core.cluster_id) {
+        let id = core.cluster.coordination.cluster_id_of(key).map_err(|error| {
+            tracing::warn!(peer = self.id, key, %error, "a cluster that is to be a peer does not say its id");
+            Error::invalid(format!("Can't get peerClusterId for clusterKey={key}"))
+        })?;
+        if id.is_some_and(|id| id == core.cluster_id) {
             return Err(Error::invalid(format!(
                 "Invalid cluster key: {key}, should not replicate to itself for HBaseInterClusterReplicationEndpoint"
             )));
@@ -155,7 +159,13 @@ impl ChangePeer {
         Ok(())
     }
 
+    /// HBase also reopens all regions that a serial peer gets, which gives them barriers. Here each region has one since it was opened,
+    /// unless that was before there were any.
     fn begin_queue(&mut self, core: &MasterState) -> Result<()> {
+        let is_serial = self.config.as_ref().is_some_and(pb::ReplicationPeer::serial);
+        if is_serial && matches!(self.change(), PeerChange::Add | PeerChange::Update) {
+            peers::barriers::write_missing(core)?;
+        }
         match self.change() {
             PeerChange::Add => sources(core)?.begin_queue(&self.id),
             _ => Ok(()),

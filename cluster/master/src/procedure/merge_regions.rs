@@ -291,7 +291,10 @@ impl MergeRegions {
         let mut entry = core.locked_table(self.first_merged.table())?;
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
-        core.meta_put_together(|timestamp| meta::merge_regions(&self.parents, &merged, open_seq, timestamp))?;
+        let has_barriers = entry.descriptor.has_global_scope();
+        core.meta_put_together(|timestamp| {
+            meta::merge_regions(&self.parents, &merged, open_seq, has_barriers, timestamp)
+        })?;
         let merged_of = self.parents.clone();
         entry.regions.insert(merged, RegionEntry { merged_of, ..RegionEntry::unopened(open_seq) });
         core.tables.write().put(entry);

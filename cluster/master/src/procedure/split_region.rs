@@ -226,8 +226,9 @@ impl SplitRegion {
         let known = entry.regions.remove(&self.parent).expect("the lock of the table is held");
         let split = self.parent.clone().with_flags(true, true);
         let copies = entry.descriptor.region_replication();
+        let has_barriers = entry.descriptor.has_global_scope();
         core.meta_put_together(|timestamp| {
-            meta::split_region(&split, copies, &daughters, known.open_seq, timestamp)
+            meta::split_region(&split, copies, &daughters, known.open_seq, has_barriers, timestamp)
         })?;
         for daughter in &daughters {
             entry.regions.insert(daughter.clone(), RegionEntry::unopened(known.open_seq));

@@ -53,6 +53,8 @@ pub struct FakeRegionServer {
     peers: Mutex<BTreeMap<String, PeerDescription>>,
     /// HFiles of bulk loads that peers have still to copy.
     pub needed_hfiles: Mutex<Vec<String>>,
+    /// So many ranges of each region have serial peers.
+    pub sent_ranges: Mutex<usize>,
     /// Clusters that can be found, by their cluster key.
     pub clusters: Mutex<BTreeMap<String, ClusterId>>,
     /// Regions whose store files it was told to list.
@@ -106,6 +108,7 @@ impl FakeRegionServer {
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
             needed_hfiles: Mutex::default(),
+            sent_ranges: Mutex::default(),
             clusters: Mutex::default(),
             listed: Mutex::default(),
             mob_refs: Mutex::default(),
@@ -573,6 +576,15 @@ impl ReplicationSources for FakeRegionServer {
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
         assert!(!peer_ids.is_empty(), "there are peers to ask for");
         Ok(self.needed_hfiles.lock().clone())
+    }
+
+    fn sent_ranges(
+        &self,
+        peer_ids: &[String],
+        regions: &[halcyon_schema::RegionBarriers],
+    ) -> Result<Vec<usize>> {
+        let limit = if peer_ids.is_empty() { usize::MAX } else { *self.sent_ranges.lock() };
+        Ok(regions.iter().map(|region| region.ranges.len().min(limit)).collect())
     }
 }
 

@@ -69,8 +69,12 @@ impl MasterCoordination for OneServer {
         Vec::new()
     }
 
-    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
-        self.0.clusters.lock().get(cluster_key).cloned()
+    /// Clusters with `away` in their key are not reached.
+    fn cluster_id_of(&self, cluster_key: &str) -> Result<Option<ClusterId>> {
+        if cluster_key.contains("away") {
+            return Err(Error::new(halcyon_cell::ErrorKind::Busy, "no answer"));
+        }
+        Ok(self.0.clusters.lock().get(cluster_key).cloned())
     }
 
     fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use halcyon_cell::Result;
 use halcyon_contract::{LeftQueue, PeerDescription, ReplicationBooks, ReplicationSources};
 use halcyon_env::Mutex;
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionBarriers, ServerName};
 
 use super::holders::{Holder, is_server};
 use super::queue::{Queue, is_needed_by};
-use super::sources::check;
+use super::sources::{check, sent_ranges};
 use super::wals::{archived, begin_of, is_gone, server_of, wal_owners};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
@@ -154,7 +154,7 @@ impl ReplicationSources for Books {
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
-        check(peer, true)?;
+        check(peer)?;
         let mut by_peer = self.by_peer.lock();
         if !by_peer.contains_key(&peer.id) {
             let books = match self.load(&peer.id)? {
@@ -195,6 +195,10 @@ impl ReplicationSources for Books {
             needed.extend(queues.iter().flat_map(|(_, queue)| queue.hfiles()).cloned());
         }
         Ok(needed)
+    }
+
+    fn sent_ranges(&self, peer_ids: &[String], regions: &[RegionBarriers]) -> Result<Vec<usize>> {
+        sent_ranges(&self.resources, peer_ids, regions)
     }
 }
 

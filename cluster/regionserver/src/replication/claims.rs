@@ -33,7 +33,7 @@ impl Sources {
         }
         let is_own = *by == self.server;
         let Some(peer) = peer_files::load(env, root, peer_id)? else { return Ok(()) };
-        check(&peer, true)?;
+        check(&peer)?;
         let key = (peer_id.to_string(), server.clone());
         {
             let mut all = self.all.lock();

@@ -8,6 +8,7 @@
 //! master -> sources.rs -> source.rs  one thread for each peer, and one for each claimed queue
 //!                      -> claims.rs  queues of servers that are gone
 //!                      -> wals.rs    which WALs a source sends, and the next batch of them
+//!                      -> serial.rs  serial peers: what waits for other servers; barriers.rs, sent.rs, closings.rs
 //!                      -> filter.rs  which cells the peer gets
 //!                      -> target.rs  finds the peer and calls ReplicateWALEntry
 //!                      -> deleted.rs edits of what is gone here and there
@@ -19,20 +20,25 @@
 //! A mutation keeps its timestamps and tags, and the ids of the clusters that have it. They go into the WAL here, so that a
 //! source of this cluster does not send it back. Checked against `ReplicationSink` of 2.6.4.
 
+mod barriers;
 mod books;
 mod claims;
+mod closings;
 mod deleted;
 mod entries;
 mod filter;
 mod holders;
 mod loads;
 mod queue;
+mod sent;
+mod serial;
 mod sink;
 mod source;
 mod sources;
 mod target;
 mod wals;
 
+pub use barriers::{BarriersFuture, ReadBarriers};
 pub(crate) use entries::{Entries, by_table};
 pub use loads::OpenSourceFiles;
 pub(crate) use loads::SourceDirs;

@@ -1,7 +1,7 @@
 //! What a peer has got of the WALs, on disk: files in `replication/queues` below the root directory, with the names of `holders.rs`.
 //!
 //! ```text
-//! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads
+//! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads; regions that were closed
 //! ```
 //!
 //! A WAL that the file does not name is needed as a whole. So nothing has to be written when a WAL begins, and a crash can
@@ -10,12 +10,16 @@
 //! A server claims the queue of one that is gone by a new name for the file. A former holder that thaws writes a file of its old name:
 //! that one is claimed once more, and the peer may get edits twice.
 //!
+//! A region that the server has closed is named when the peer has all its edits up to then, with a sequence id that none of them is above
+//! (HBase: the last pushed sequence id, of serial peers). See `serial.rs`.
+//!
 //! An HFile is named before it is part of its region, and until the peer has got the bulk load (HBase: `replication/hfile-refs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
 use halcyon_schema::layout::replication_queues_dir;
@@ -37,6 +41,16 @@ struct Stored {
     positions: Vec<Position>,
     #[prost(string, repeated, tag = "3")]
     hfiles: Vec<String>,
+    #[prost(message, repeated, tag = "4")]
+    closed: Vec<Closed>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Closed {
+    #[prost(bytes = "bytes", tag = "1")]
+    region_name: Bytes,
+    #[prost(uint64, tag = "2")]
+    seq: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -57,6 +71,8 @@ pub(super) struct Queue {
     positions: BTreeMap<String, u64>,
     /// In the order of their loads.
     hfiles: Vec<String>,
+    /// By region name.
+    closed: BTreeMap<Bytes, u64>,
     /// The file does not have all of this.
     is_unsaved: bool,
 }
@@ -100,6 +116,7 @@ impl Queue {
             done: stored.done.into_iter().collect(),
             positions: positions.collect(),
             hfiles: stored.hfiles,
+            closed: stored.closed.into_iter().map(|closed| (closed.region_name, closed.seq)).collect(),
             is_unsaved: false,
         }))
     }
@@ -126,7 +143,15 @@ impl Queue {
         env.fs.create_dir_all(&dir)?;
         let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
         let (env, path) = (env.clone(), dir.join(name));
-        let mut queue = Queue { env, path, done, positions, hfiles: Vec::new(), is_unsaved: true };
+        let mut queue = Queue {
+            env,
+            path,
+            done,
+            positions,
+            hfiles: Vec::new(),
+            closed: BTreeMap::new(),
+            is_unsaved: true,
+        };
         queue.save()?;
         Ok(queue)
     }
@@ -161,6 +186,7 @@ impl Queue {
             done: self.done.iter().filter(|wal| of_server(wal)).cloned().collect(),
             positions: self.positions.clone().into_iter().filter(|(wal, _)| of_server(wal)).collect(),
             hfiles: self.hfiles.clone(), // it is not known which of them
+            closed: BTreeMap::new(),
             is_unsaved: true,
         };
         match self.env.fs.put_new(&part.path, &part.encoded()) {
@@ -218,6 +244,36 @@ impl Queue {
         if self.is_unsaved { self.save() } else { Ok(()) }
     }
 
+    /// A sequence id that no edit of a closed region is above, if the peer has all its edits.
+    pub(super) fn closed(&self, region_name: &[u8]) -> Option<u64> {
+        self.closed.get(region_name).copied()
+    }
+
+    /// Regions of which the peer has all edits up to their last closing.
+    pub(super) fn all_closed(&self) -> Vec<(Bytes, u64)> {
+        self.closed.iter().map(|(region_name, seq)| (region_name.clone(), *seq)).collect()
+    }
+
+    /// Notes, durably, that the peer has all edits of these regions, which were closed, and up to which sequence ids.
+    pub(super) fn add_closed(&mut self, regions: &[(Bytes, u64)]) -> Result<()> {
+        for (region_name, seq) in regions {
+            let known = self.closed.entry(region_name.clone()).or_default();
+            *known = (*known).max(*seq); // a restored snapshot may have given the region lower ones
+        }
+        self.is_unsaved = true;
+        self.save()
+    }
+
+    /// Forgets closings of which nobody will ask any more. Not durable at once.
+    pub(super) fn forget_closed(&mut self, closings: &[(Bytes, u64)]) {
+        for (region_name, seq) in closings {
+            if self.closed(region_name) == Some(*seq) {
+                self.closed.remove(region_name);
+            }
+        }
+        self.is_unsaved = true;
+    }
+
     /// HFiles that the peer has still to copy, oldest first.
     pub(super) fn hfiles(&self) -> &[String] {
         &self.hfiles
@@ -258,6 +314,11 @@ impl Queue {
             done: self.done.iter().cloned().collect(),
             positions: positions.map(|(wal, &offset)| Position { wal: wal.clone(), offset }).collect(),
             hfiles: self.hfiles.clone(),
+            closed: self
+                .closed
+                .iter()
+                .map(|(name, &seq)| Closed { region_name: name.clone(), seq })
+                .collect(),
         };
         let mut bytes = vec![FORMAT];
         stored.encode(&mut bytes).expect("a Vec grows as needed");
@@ -295,6 +356,27 @@ mod tests {
         let finished = finished.iter().map(ToString::to_string).collect();
         let position = position.map(|(wal, offset)| (wal.to_string(), offset));
         Reached { finished, position, hfiles: Vec::new() }
+    }
+
+    #[test]
+    fn closings_of_regions_are_durable_with_how_far_the_peer_is() {
+        let region = |name: &'static str| Bytes::from_static(name.as_bytes());
+        for (number, mode) in CrashMode::ALL.into_iter().enumerate() {
+            let fs = SimFileSystem::new();
+            let mut queue = Queue::create(&fs.env(), root(), "p-h%2C1%2C2", Vec::new()).unwrap();
+            queue
+                .advance(&reached(&[], Some(("s.1", 9))), &HashSet::from(["s.1".to_string()]), false)
+                .unwrap();
+            queue.add_closed(&[(region("a"), 5), (region("b"), 7)]).unwrap();
+            queue.add_closed(&[(region("a"), 4)]).unwrap();
+            queue.rename("p-h%2C1%2C2+h%2C3%2C4").unwrap();
+            let fs = fs.crash(mode, number as u64);
+            let mut queue = Queue::load(&fs.env(), root(), "p-h%2C1%2C2+h%2C3%2C4").unwrap().unwrap();
+            assert_eq!([b"a", b"b", b"c"].map(|name| queue.closed(name)), [Some(5), Some(7), None]);
+            assert_eq!(queue.offset("s.1"), 9);
+            queue.forget_closed(&[(region("a"), 4), (region("b"), 7)]);
+            assert_eq!(queue.all_closed(), [(region("a"), 5)]);
+        }
     }
 
     #[test]

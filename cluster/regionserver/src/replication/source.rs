@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::{ErrorKind, Result};
 use halcyon_contract::PeerDescription;
 use halcyon_env::Mutex;
@@ -20,16 +21,24 @@ use halcyon_schema::{ClusterUuid, TableName};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::barriers::ReadBarriers;
+use super::closings::{Closing, Closings, WalPlace};
 use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
 use super::holders::Holder;
 use super::queue::{Queue, Reached};
+use super::serial::SerialChecker;
 use super::target::{Sender, Target};
-use super::wals::{Batch, Wals, Whose};
+use super::wals::{Batch, Wals, Whose, acknowledged, begin_of};
 use crate::regions::resources::RegionResources;
 
 /// How often it is looked whether there is something new to send.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// How often it is looked whether what waits for other servers may be sent (HBase: `hbase.serial.replication.waiting.ms`).
+const WAIT_PERIOD: Duration = Duration::from_millis(200);
+/// How often closings of regions are looked through, if there are more than so many.
+const FORGET_PERIOD: Duration = Duration::from_secs(10 * 60);
+const CLOSED_KEPT: usize = 1000;
 /// Pause after a failure (HBase: `replication.source.sleepforretries`), as often longer as there were failures.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -111,10 +120,28 @@ pub(crate) struct Source {
     sender: Sender,
     orders: watch::Sender<Orders>,
     queue: Mutex<Queue>,
+    serial: Serial,
     numbers: Numbers,
     is_running: AtomicBool,
     /// Everything was sent, and nothing will follow: the server is gone whose WALs they are.
     has_finished: AtomicBool,
+}
+
+/// What serial peers need.
+#[derive(Clone)]
+pub(super) struct Serial {
+    /// The server whose WALs are sent, named as in those.
+    pub(super) server: String,
+    pub(super) barriers: Arc<dyn ReadBarriers>,
+    pub(super) closings: Arc<Closings>,
+}
+
+/// Closings of regions here of which it is not noted that the peer has all edits.
+#[derive(Default)]
+struct Unnoted {
+    /// Of the closings that were looked at; `None`: none were.
+    version: Option<u64>,
+    are_left: bool,
 }
 
 /// Why a pass ended.
@@ -124,6 +151,8 @@ enum Pass {
     Moved,
     /// Everything was sent.
     AtEnd,
+    /// What is next waits for what other servers send.
+    Waiting,
     /// Other orders came.
     Interrupted,
 }
@@ -134,6 +163,7 @@ impl Source {
         (own, sender): (ClusterUuid, Sender),
         peer: &PeerDescription,
         queue: Queue,
+        serial: Serial,
     ) -> Source {
         let orders = Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
         let queue_id = match &whose {
@@ -149,6 +179,7 @@ impl Source {
             sender,
             orders: watch::Sender::new(orders),
             queue: Mutex::new(queue),
+            serial,
             numbers: Numbers::default(),
             is_running: AtomicBool::new(false),
             has_finished: AtomicBool::new(false),
@@ -281,6 +312,8 @@ impl Source {
         let filter = self.filter(&orders.config)?;
         let mut target = Target::new(orders.config.clusterkey())?;
         let mut wals = self.list()?;
+        let (mut serial, mut unnoted) = (self.serial_checker(orders), Unnoted::default());
+        let mut forgot_ns = self.resources.env.clock.monotonic_ns();
         loop {
             if news.has_changed().unwrap_or(true) {
                 return Ok(());
@@ -288,11 +321,21 @@ impl Source {
             if wals.are_old() {
                 wals = self.list()?;
             }
-            match self.send_next(&wals, &filter, &mut target, (orders, news)).await {
+            match self.send_next(&wals, (&filter, &mut serial), &mut target, (orders, news)).await {
                 Ok(Pass::Interrupted) => return Ok(()),
-                Ok(Pass::Moved) => *failures = 0,
+                Ok(Pass::Moved) => {
+                    *failures = 0;
+                    self.note_closed(&wals, &mut unnoted)?;
+                }
+                Ok(Pass::Waiting) => {
+                    *failures = 0;
+                    self.note_closed(&wals, &mut unnoted)?;
+                    let _ =
+                        tokio::time::timeout(WAIT_PERIOD, news.changed()).await.map(|_| news.mark_changed());
+                }
                 Ok(Pass::AtEnd) => {
                     *failures = 0;
+                    self.note_closed(&wals, &mut unnoted)?;
                     if matches!(self.whose, Whose::Gone(_)) {
                         self.queue.lock().save_if_changed()?;
                         tracing::info!(queue = self.queue_id, "all that a server left for a peer is sent");
@@ -300,6 +343,7 @@ impl Source {
                         return Ok(());
                     }
                     self.is_running.store(true, Ordering::Relaxed);
+                    self.forget_closed(&mut forgot_ns).await;
                     let _ =
                         tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
                 }
@@ -335,20 +379,27 @@ impl Source {
     async fn send_next(
         &self,
         wals: &Wals,
-        filter: &PeerFilter,
+        (filter, serial): (&PeerFilter, &mut Option<SerialChecker>),
         target: &mut Target,
         (orders, news): (&Orders, &mut watch::Receiver<Orders>),
     ) -> Result<Pass> {
         let own = self.own;
         let peer = tokio::select! {
-            peer = target.cluster_id(own) => peer.inspect_err(|_| self.note_waiting(wals, filter))?,
+            peer = target.cluster_id(own) => peer,
             _ = news.changed() => {
                 news.mark_changed();
                 return Ok(Pass::Interrupted);
             }
         };
+        let peer = match peer {
+            Ok(peer) => peer,
+            Err(error) => {
+                self.note_waiting(wals, filter).await;
+                return Err(error);
+            }
+        };
         let queue = self.queue.lock().clone(); // reading takes long
-        let mut batch = wals.read(&queue, filter, (own, peer))?;
+        let mut batch = wals.read(&queue, filter, (own, peer), serial.as_mut()).await?;
         self.note_read(&batch);
         while !batch.entries.is_empty() {
             let shipped = tokio::select! {
@@ -380,7 +431,79 @@ impl Source {
         }
         self.numbers.next_ms.store(0, Ordering::Relaxed);
         self.wait_for_bandwidth(&batch, orders, news).await;
-        Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })
+        Ok(match batch {
+            Batch { is_at_end: true, .. } => Pass::AtEnd,
+            Batch { is_waiting: true, .. } if !is_shipped => Pass::Waiting,
+            _ => Pass::Moved,
+        })
+    }
+
+    /// A server that sends the WALs of all others sends in the order of these.
+    fn serial_checker(&self, orders: &Orders) -> Option<SerialChecker> {
+        let Serial { server, barriers, closings } = self.serial.clone();
+        let is_serial = orders.config.serial() && self.whose != Whose::All;
+        is_serial.then(|| SerialChecker::new(&self.resources, (&self.id, &server), barriers, closings))
+    }
+
+    /// Notes, durably, which of the regions that were closed here the peer has whole. Also of peers that are not serial: they may
+    /// become so.
+    fn note_closed(&self, wals: &Wals, unnoted: &mut Unnoted) -> Result<()> {
+        let closings = &self.serial.closings;
+        if matches!(self.whose, Whose::Gone(_))
+            || (unnoted.version == Some(closings.version()) && !unnoted.are_left)
+        {
+            return Ok(());
+        }
+        let mut queue = self.queue.lock();
+        let (now, names) = (acknowledged(&self.resources), wals.names());
+        let is_gone = |wal: &str| {
+            !names.contains(wal) && wals.current().is_some_and(|current| begin_of(wal) < begin_of(current))
+        };
+        let is_new =
+            |region: &Bytes, closing: &Closing| queue.closed(region).is_none_or(|seq| seq < closing.seq);
+        let (version, closed) = closings.some(now, is_gone, is_new);
+        // A WAL that was deleted is passed, though the peer has it not.
+        let (noted, left): (Vec<_>, Vec<_>) = closed.into_iter().partition(|(_, closing)| {
+            let passed =
+                |(wal, offset): &WalPlace| queue.is_done(wal) || queue.offset(wal) >= *offset || is_gone(wal);
+            closing.end.as_ref().is_some_and(passed)
+        });
+        (unnoted.version, unnoted.are_left) = (Some(version), !left.is_empty());
+        if noted.is_empty() {
+            return Ok(());
+        }
+        queue
+            .add_closed(&noted.into_iter().map(|(region, closing)| (region, closing.seq)).collect::<Vec<_>>())
+    }
+
+    /// Forgets closings of which nobody will ask any more, because the barriers before them are gone.
+    async fn forget_closed(&self, last_ns: &mut u64) {
+        let now_ns = self.resources.env.clock.monotonic_ns();
+        if u128::from(now_ns.saturating_sub(*last_ns)) < FORGET_PERIOD.as_nanos() {
+            return;
+        }
+        *last_ns = now_ns;
+        let all = self.queue.lock().all_closed();
+        if all.len() <= CLOSED_KEPT {
+            return;
+        }
+        let mut unasked = Vec::new();
+        for (region_name, seq) in all {
+            match self.serial.barriers.named(&region_name).await {
+                Ok(found) => {
+                    let first = found.and_then(|found| found.ranges.first().map(|range| range.open_seq));
+                    if first.is_none_or(|first| first > seq) {
+                        unasked.push((region_name, seq));
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "closings of regions are kept for now");
+                    return;
+                }
+            }
+        }
+        self.queue.lock().forget_closed(&unasked);
+        self.serial.closings.forget(&unasked);
     }
 
     /// Whether something of the batch was dropped, because it is deleted here and the peer lacks it.
@@ -420,14 +543,14 @@ impl Source {
     }
 
     /// What waits for a peer that is not found: its lag counts from the first entry of that.
-    fn note_waiting(&self, wals: &Wals, filter: &PeerFilter) {
+    async fn note_waiting(&self, wals: &Wals, filter: &PeerFilter) {
         let queue = self.queue.lock().clone();
         self.numbers.queued_wals.store(wals.queued_count(&queue) as u64, Ordering::Relaxed);
         if self.numbers.next_ms.load(Ordering::Relaxed) != 0 {
             return;
         }
         // The peer's id is not known, so edits that it has already count, too.
-        match wals.read(&queue, filter, (self.own, self.own)) {
+        match wals.read(&queue, filter, (self.own, self.own), None).await {
             Ok(batch) => self.note_next(&batch),
             Err(error) => tracing::warn!(peer = self.id, %error, "what waits for a peer cannot be read"),
         }

@@ -7,22 +7,32 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterId, ClusterUuid, ServerName, TableName, layout, peer_files};
+use halcyon_schema::{ClusterId, ClusterUuid, RegionBarriers, ServerName, TableName, layout, peer_files};
 use tokio::runtime::Handle;
 
+use super::barriers::{MetaBarriers, ReadBarriers};
+use super::closings::Closings;
 use super::filter::PeerFilter;
 use super::holders::Holder;
 use super::queue::{Queue, is_needed_by};
-use super::source::{Source, SourceStats};
+use super::sent::Sent;
+use super::serial::count_sent;
+use super::source::{Serial, Source, SourceStats};
 use super::target::{self, FileDirs, Sender, Target};
-use super::wals::{Wals, Whose, begin_of};
+use super::wals::{Wals, Whose, acknowledged, begin_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
+
+/// For a moment, while the log rolls, it is not known where it ends.
+const LOOK_PERIOD: Duration = Duration::from_millis(5);
+const LOOKS_MAX: u32 = 1000;
 
 /// See the head of the file.
 ///
@@ -37,6 +47,9 @@ pub(crate) struct Sources {
     pub(super) all: Mutex<All>,
     /// Held while a peer is read and obeyed, so that what was read last is obeyed last.
     pub(super) reading: Mutex<()>,
+    closings: Arc<Closings>,
+    barriers: OnceLock<Arc<dyn ReadBarriers>>,
+    own_address: String,
 }
 
 #[derive(Default)]
@@ -88,6 +101,9 @@ impl Sources {
             threads: OnceLock::new(),
             all: Mutex::default(),
             reading: Mutex::default(),
+            closings: Arc::default(),
+            barriers: OnceLock::new(),
+            own_address: server.address(),
         }
     }
 
@@ -98,6 +114,31 @@ impl Sources {
 
     fn whose(&self) -> Whose {
         if self.is_one_of_several.load(Ordering::Relaxed) { Whose::Own } else { Whose::All }
+    }
+
+    /// Where sources read barriers, instead of `hbase:meta`. The first one stays.
+    pub(crate) fn read_barriers_with(&self, barriers: Arc<dyn ReadBarriers>) {
+        let _ = self.barriers.set(barriers);
+    }
+
+    /// A region serves from now on, and `hbase:meta` says so.
+    pub(crate) fn note_opened(&self) {
+        self.closings.note_opened();
+    }
+
+    /// A region does not serve here any more: an opening has failed, or the marker of its closing is in the WAL. No edit of it has a
+    /// sequence id above this one. Where the WAL ends is found out before another server can open the region: what has to wait for that
+    /// is so behind everything that it waits for. *Blocking*.
+    pub(crate) fn note_closed(&self, region_name: &Bytes, seq: u64) {
+        let mut end = acknowledged(&self.resources);
+        for _ in 0..LOOKS_MAX {
+            if end.is_some() {
+                break;
+            }
+            self.resources.env.clock.sleep(LOOK_PERIOD);
+            end = acknowledged(&self.resources);
+        }
+        self.closings.note_closed(region_name, seq, end);
     }
 
     /// Has the edits of this server sent to all peers that are there. A peer that cannot be obeyed gets nothing from here.
@@ -179,9 +220,10 @@ impl Sources {
         all.running().for_each(|running| running.source.end());
     }
 
-    /// The id of another cluster, by its cluster key; `None`: it does not say, or the server has no threads for calls yet.
-    pub(crate) fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
-        self.threads.get()?.block_on(target::cluster_id_of(cluster_key))
+    /// The id of another cluster, by its cluster key; `None`: it has none, or the server has no threads for calls yet.
+    pub(crate) fn cluster_id_of(&self, cluster_key: &str) -> Result<Option<ClusterId>> {
+        let Some(threads) = self.threads.get() else { return Ok(None) };
+        threads.block_on(target::cluster_id_of(cluster_key))
     }
 
     /// Ends all sources, and waits for their threads. What the peers have got is noted already.
@@ -195,7 +237,14 @@ impl Sources {
 
     /// A source of this server, with its thread.
     pub(super) fn begin(&self, whose: Whose, peer: &PeerDescription, queue: Queue) -> Result<Running> {
-        let source = Arc::new(Source::new((&self.resources, whose), self.sender()?, peer, queue));
+        let barriers = self.barriers.get_or_init(|| Arc::new(MetaBarriers::new(self.own_address.clone())));
+        let server = match &whose {
+            Whose::Gone(server) => server.clone(),
+            Whose::All | Whose::Own => self.server.clone(),
+        };
+        let serial = Serial { server, barriers: Arc::clone(barriers), closings: Arc::clone(&self.closings) };
+        let source = Source::new((&self.resources, whose), self.sender()?, peer, queue, serial);
+        let source = Arc::new(source);
         let mut running = Running { source, thread: None };
         self.start(&mut running)?;
         Ok(running)
@@ -233,13 +282,9 @@ impl Sources {
 }
 
 /// `Invalid` if a server cannot send what a peer is to get.
-pub(super) fn check(peer: &PeerDescription, is_one_of_several: bool) -> Result<()> {
+pub(super) fn check(peer: &PeerDescription) -> Result<()> {
     Target::new(peer.config.clusterkey())?;
-    PeerFilter::new(&peer.config, false)?;
-    if peer.config.serial() && is_one_of_several {
-        return Err(Error::invalid("serial peers of a cluster of several servers are not supported"));
-    }
-    Ok(())
+    PeerFilter::new(&peer.config, false).map(drop)
 }
 
 impl Running {
@@ -263,7 +308,7 @@ impl ReplicationSources for Sources {
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
         let whose = self.whose();
-        check(peer, whose == Whose::Own)?;
+        check(peer)?;
         if whose == Whose::Own {
             self.begin_queue(&peer.id)?;
         }
@@ -336,6 +381,24 @@ impl ReplicationSources for Sources {
             .extend(running.flat_map(|running| running.source.hfiles()).filter(|name| !noted.contains(name)));
         Ok(needed)
     }
+
+    fn sent_ranges(&self, peer_ids: &[String], regions: &[RegionBarriers]) -> Result<Vec<usize>> {
+        sent_ranges(&self.resources, peer_ids, regions)
+    }
+}
+
+/// What the master takes away of barriers.
+pub(super) fn sent_ranges(
+    resources: &RegionResources,
+    peer_ids: &[String],
+    regions: &[RegionBarriers],
+) -> Result<Vec<usize>> {
+    let mut counts: Vec<usize> = regions.iter().map(|region| region.ranges.len()).collect();
+    for peer in peer_ids {
+        let of_peer = count_sent(&mut Sent::new(resources, peer, None), regions)?;
+        counts.iter_mut().zip(of_peer).for_each(|(count, other)| *count = other.min(*count));
+    }
+    Ok(counts)
 }
 
 impl ReplicationSources for RegionServer {
@@ -357,5 +420,9 @@ impl ReplicationSources for RegionServer {
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
         self.sources.needed_hfiles(peer_ids)
+    }
+
+    fn sent_ranges(&self, peer_ids: &[String], regions: &[RegionBarriers]) -> Result<Vec<usize>> {
+        self.sources.sent_ranges(peer_ids, regions)
     }
 }

@@ -14,20 +14,17 @@ use super::wals::Batch;
 
 /// Longest time to find the cluster or to connect to one of its servers.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest time that a new peer is asked for its id.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(3);
 /// HBase: `replication.source.shipedits.timeout`.
 const SHIP_TIME_MAX: Duration = Duration::from_secs(60);
 /// HBase takes requests up to `hbase.ipc.max.request.size`, 256 MiB.
 const REQUEST_BYTES_MAX: usize = 250 << 20;
 
-/// The id of the cluster with this cluster key, if one of its ZooKeeper servers says it within three seconds.
-pub async fn cluster_id_of(cluster_key: &str) -> Option<ClusterId> {
-    let key = ClusterKey::parse(cluster_key).ok()?;
-    let address = ClusterAddress::ZooKeeper { quorum: key.quorum, base: key.base };
-    let sighting = Sighting::of(&address, LOOK_TIME_MAX);
-    let seen = tokio::time::timeout(LOOK_TIME_MAX, sighting).await.ok()?.ok()?;
-    Some(ClusterId(seen.cluster_id))
+/// The id of the cluster with this cluster key; `None`: its ZooKeeper has none there. `Busy` if no server says so, each within ten
+/// seconds.
+pub async fn cluster_id_of(cluster_key: &str) -> Result<Option<ClusterId>> {
+    let key = ClusterKey::parse(cluster_key)?;
+    let id = Sighting::id_of(&key.quorum, &key.base, CONNECT_TIME_MAX).await.map_err(unreached)?;
+    Ok(id.map(ClusterId))
 }
 
 /// See the head of the file. Of one task at a time.

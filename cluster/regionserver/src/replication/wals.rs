@@ -13,6 +13,7 @@ use halcyon_wal::WalReader;
 
 use super::filter::{PeerFilter, load_of};
 use super::queue::{Queue, Reached};
+use super::serial::SerialChecker;
 use crate::RegionServerSettings;
 use crate::regions::resources::RegionResources;
 
@@ -81,6 +82,8 @@ pub(super) struct Batch {
     pub(super) queued_count: usize,
     /// Nothing is left to read for now.
     pub(super) is_at_end: bool,
+    /// What comes next waits for what other servers send.
+    pub(super) is_waiting: bool,
 }
 
 impl Batch {
@@ -98,7 +101,7 @@ impl Batch {
 }
 
 /// A WAL that is written, and how much of it may be read.
-fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
+pub(super) fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
     let (path, len) = resources.logs.tables().acknowledged()?;
     Some((path.file_name()?.to_string_lossy().into_owned(), len))
 }
@@ -145,6 +148,10 @@ impl Wals {
         self.files.iter().map(|file| file.name.clone()).collect()
     }
 
+    pub(super) fn current(&self) -> Option<&str> {
+        self.current.as_deref()
+    }
+
     /// All but the one that is written now. `Busy` if that is not known at the moment.
     pub(super) fn closed(&self) -> Result<Vec<String>> {
         if self.current.is_none() {
@@ -166,11 +173,13 @@ impl Wals {
     }
 
     /// Reads what the peer is to get next. An error of kind `Moved`: the WALs have to be listed again.
-    pub(super) fn read(
+    /// With `serial` it ends before an entry that has to wait.
+    pub(super) async fn read(
         &self,
         queue: &Queue,
         filter: &PeerFilter,
         ids: (ClusterUuid, ClusterUuid),
+        mut serial: Option<&mut SerialChecker>,
     ) -> Result<Batch> {
         let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
         let settings = self.resources.online.in_force();
@@ -200,13 +209,23 @@ impl Wals {
                 }
                 let at = reader.offset();
                 let Some((key, cells)) = reader.next_entry()? else { break true };
+                let loads: Vec<_> = cells.iter().filter_map(load_of).collect();
+                let row = cells.first().map(|cell| cell.bytes().slice_ref(cell.row()));
+                let filtered = filter.apply(&key, cells, ids);
+                if let (Some(serial), Some(row), Some(_)) = (serial.as_deref_mut(), row, &filtered)
+                    && !can_send(serial, &key, &row, batch.entries.is_empty()).await?
+                {
+                    batch.reached.position = Some((file.name.clone(), at.max(begin)));
+                    batch.is_waiting = true;
+                    return Ok(batch);
+                }
                 read_bytes += reader.offset() - at;
                 batch.read_count += 1;
                 batch.write_time_ms = key.write_time;
-                for load in cells.iter().filter_map(load_of) {
-                    batch.reached.hfiles.extend(load.stores.into_iter().flat_map(|store| store.store_file));
-                }
-                if let Some((entry, cells)) = filter.apply(&key, cells, ids) {
+                let hfiles =
+                    loads.into_iter().flat_map(|load| load.stores).flat_map(|store| store.store_file);
+                batch.reached.hfiles.extend(hfiles);
+                if let Some((entry, cells)) = filtered {
                     batch.bytes += cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
                     batch.entries.push(entry);
                     batch.cells.extend(cells);
@@ -233,6 +252,14 @@ impl Wals {
         }
         let (current, len) = acknowledged(&self.resources)?;
         Some((current == name).then_some(len)) // another one: this one is closed, and whole
+    }
+}
+
+/// What cannot be found out is an error only if nothing else is to be sent before.
+async fn can_send(serial: &mut SerialChecker, key: &pb::WalKey, row: &[u8], is_first: bool) -> Result<bool> {
+    match serial.can_send(key, row).await {
+        Err(_) if !is_first => Ok(false),
+        answer => answer,
     }
 }
 

@@ -212,7 +212,7 @@ impl MasterCoordination for OneServer {
         Vec::new()
     }
 
-    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+    fn cluster_id_of(&self, cluster_key: &str) -> Result<Option<ClusterId>> {
         self.0.sources.cluster_id_of(cluster_key)
     }
 

@@ -44,12 +44,23 @@ impl Here {
 
     /// One of several servers. It has a table of its own.
     pub fn one_of_several(fs: &SimFileSystem, settings: RegionServerSettings, port: u16) -> Here {
+        Here::one_of_several_with(fs, settings, port, |_| {})
+    }
+
+    /// With something to do before it knows any peer.
+    pub fn one_of_several_with(
+        fs: &SimFileSystem,
+        settings: RegionServerSettings,
+        port: u16,
+        prepare: impl FnOnce(&RegionServer),
+    ) -> Here {
         has_id(fs);
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let env = Env { clock: clock.clone(), ..fs.env() };
         let name = ServerName::new("localhost", port, 7);
         let server = RegionServer::start_as(env, ROOT.as_ref(), None, settings, name).unwrap();
         server.replicate_own_wals();
+        prepare(&server);
         server.read_peers().unwrap();
         let info = open(&server, &format!("sent{port}"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -79,7 +79,7 @@ impl MasterCoordination for Znodes {
         self.runtime.block_on(self.leadership.publish_table_states(states))
     }
 
-    fn cluster_id_of(&self, cluster_key: &str) -> Option<ClusterId> {
+    fn cluster_id_of(&self, cluster_key: &str) -> halcyon_cell::Result<Option<ClusterId>> {
         self.runtime.block_on(halcyon_regionserver::cluster_id_of(cluster_key))
     }
 
