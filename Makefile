@@ -24,6 +24,7 @@
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
 # make replication-tools-test   bulk loads, VerifyReplication and serial peers between the two; some minutes
 # make cluster-replication   a cluster of Halcyon and HBase 2.6.4 as peers of each other, with servers and masters killed; ROUNDS=number
+# make cluster-serial   a serial peer of a cluster of Halcyon, with regions moved and servers killed; ROUNDS=number, default 3
 # make replication-kills   both ways, with HBase and Halcyon killed in turn; KILLS=number, default 20; ROOT=local, hdfs or wals
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
@@ -105,7 +106,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -295,6 +296,9 @@ groups-test: build
 
 cluster-replication: build
 	HALCYON="$(HALCYON)" testing/cluster/replication.sh $(ROUNDS)
+
+cluster-serial: build
+	HALCYON="$(HALCYON)" testing/cluster/replication-serial.sh $(ROUNDS)
 
 own-clients: build
 	HALCYON="$(HALCYON)" testing/cluster/own-clients.sh $(PARTS)

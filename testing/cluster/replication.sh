@@ -73,9 +73,6 @@ client peer "$HBASE_ZK" halcyon "$ZK:/hbase" >> "$DIR/peers.txt"
 for process in halcyon1 halcyon2 halcyon3; do
   [ "$(at_server ledger "$(name_of $process)")" -gt 0 ] || move_half ledger "$(name_of $process)"
 done
-# A serial peer would need barriers.
-client serial "$ZK" "$HBASE_ZK:/hbase"
-
 # Nothing is sent for a while, so that queues stay.
 client disable "$ZK" hbase
 client ledger "$ZK" c1 6 > "$DIR/ledger-c1"

@@ -58,9 +58,6 @@ pub struct MasterSettings {
     /// What the configuration of each replication peer has: `name=value`, with semicolons between them; without a value the name is
     /// removed (`hbase.replication.peer.base.config`).
     pub peer_base_config: String,
-    /// Whether peers may be serial in a cluster of several servers. False: it has not been tried with real clusters yet. A server that is
-    /// alone has serial peers in any case.
-    pub serial_peers: bool,
     /// Whether the coprocessors that tables name can be loaded. Without a JVM for them only built-in ones can.
     pub coprocessors: CoprocessorCheck,
     /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
@@ -165,7 +162,6 @@ impl MasterSettings {
             sanity_checks: true,
             store_file_tracker: "DEFAULT".to_string(),
             peer_base_config: String::new(),
-            serial_peers: false,
             coprocessors: CoprocessorCheck::default(),
             checks_encryption: true,
             slow_log_table: false,

@@ -10,6 +10,8 @@
 //   java ... quiet ZOOKEEPER...                                   fails if a sink still applies anything
 //   java ... ledger ZOOKEEPER PREFIX SECONDS                      puts numbered rows until the time is over; prints how many
 //   java ... ledgers ZOOKEEPER ZOOKEEPER SECONDS PREFIX=ROWS...   each row once and with its value, at both
+//   java ... rising-table ZOOKEEPER                            table rising, with four regions
+//   java ... rising ZOOKEEPER FILE                               puts rising numbers into the same rows until FILE is there; prints the last
 //   java ... loads ZOOKEEPER                                      prints what servers report of replication
 //   java ... stop ZOOKEEPER                                       stops the cluster
 
@@ -69,7 +71,9 @@ public class Replication {
     switch (args[0]) {
       case "create": create(args[1]); break;
       case "peer": peer(args[1], args[2], args[3]); break;
-      case "serial": serialIsRefused(args[1], args[2]); break;
+      case "serial": serial(args[1], args[2], args[3], Boolean.parseBoolean(args[4])); break;
+      case "rising-table": risingTable(args[1]); break;
+      case "rising": rising(args[1], args[2]); break;
       case "remove": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.removeReplicationPeer(args[2]); } break;
       case "enable": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.enableReplicationPeer(args[2]); } break;
       case "disable": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.disableReplicationPeer(args[2]); } break;
@@ -167,14 +171,46 @@ public class Replication {
     return missing < rows ? "row " + missing + " of " + rows + " is missing, " + (rows - seen.get(0, rows).cardinality()) + " are" : null;
   }
 
-  /** A cluster of several servers of Halcyon has no barriers for serial peers, and says so. */
-  static void serialIsRefused(String zookeeper, String key) throws Exception {
+  /** Adds a peer that is serial, or makes it so, or makes it another one. */
+  static void serial(String zookeeper, String id, String key, boolean serial) throws Exception {
     try (Connection connection = connect(zookeeper); Admin admin = connection.getAdmin()) {
-      admin.addReplicationPeer("serial", ReplicationPeerConfig.newBuilder().setClusterKey(key).setSerial(true).build());
-      throw new AssertionError("a serial peer was accepted");
-    } catch (IOException error) {
-      if (!error.getMessage().contains("Serial replication peers")) throw error;
+      ReplicationPeerConfig config = ReplicationPeerConfig.newBuilder().setClusterKey(key).setSerial(serial).build();
+      boolean known = admin.listReplicationPeers().stream().anyMatch(peer -> peer.getPeerId().equals(id));
+      if (known) admin.updateReplicationPeerConfig(id, config); else admin.addReplicationPeer(id, config);
+      if (admin.getReplicationPeerConfig(id).isSerial() != serial) throw new AssertionError("the peer is not as it was told to be");
     }
+  }
+
+  static final TableName RISING = TableName.valueOf("rising");
+  static final int RISING_ROWS = 20;
+
+  static void risingTable(String zookeeper) throws Exception {
+    try (Connection connection = connect(zookeeper); Admin admin = connection.getAdmin()) {
+      admin.createTable(table(RISING, family("f", 1, 100000, false)), new byte[][] {b("row-05"), b("row-10"), b("row-15")});
+    }
+  }
+
+  /** A number is put until it is acknowledged, and then the next one: into each row in turn. */
+  static void rising(String zookeeper, String end) throws Exception {
+    int number = 0;
+    try (Connection connection = connect(zookeeper); Table table = connection.getTable(RISING)) {
+      while (!new java.io.File(end).exists()) {
+        number++;
+        for (int row = 0; row < RISING_ROWS; row++) {
+          Put put = new Put(b(String.format("row-%02d", row))).addColumn(b("f"), b("q"), b(Integer.toString(number)));
+          for (int attempt = 0; ; attempt++) {
+            try {
+              table.put(put);
+              break;
+            } catch (IOException error) {
+              if (attempt == 200) throw error;
+              Thread.sleep(250);
+            }
+          }
+        }
+      }
+    }
+    System.out.println(number);
   }
 
   static void peer(String zookeeper, String id, String key) throws Exception {

@@ -188,17 +188,6 @@ fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<Stri
     files.into_iter().filter(is_over).map(|file| file.name.clone()).collect()
 }
 
-/// A serial peer gets the edits of a region in their order, whatever server has them.
-pub(crate) fn check_serial(
-    core: &MasterState,
-    config: &pb::ReplicationPeer,
-) -> std::result::Result<(), RpcError> {
-    if config.serial() && !core.settings.serial_peers && !core.cluster.servers.is_one_process() {
-        return Err(errors::unsupported("Serial replication peers of a cluster of several servers are"));
-    }
-    Ok(())
-}
-
 /// What sends edits to peers; an error that says so where nothing does.
 pub(crate) fn sources(core: &MasterState) -> std::result::Result<&Arc<dyn ReplicationSources>, RpcError> {
     core.cluster

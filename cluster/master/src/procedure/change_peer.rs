@@ -89,7 +89,6 @@ impl Procedure for ChangePeer {
             let mut config = self.config.take().unwrap_or_default();
             peers::complete(&mut config, &core.settings.peer_base_config);
             peers::check_config(&config)?;
-            peers::check_serial(core, &config)?;
             self.config = Some(config);
             return match before {
                 Some(_) => {
@@ -113,7 +112,6 @@ impl Procedure for ChangePeer {
                 let kept = before.config.configuration.iter().filter(|pair| !named.contains(&pair.name));
                 config.configuration.extend(kept.cloned());
                 peers::check_config(&config)?;
-                peers::check_serial(core, &config)?;
                 (self.config, self.is_enabled) = (Some(config), before.is_enabled);
             }
             change => (self.config, self.is_enabled) = (Some(before.config), change == PeerChange::Enable),

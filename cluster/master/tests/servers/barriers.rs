@@ -9,12 +9,8 @@ fn replicated() -> TableDescriptor {
     TableDescriptor::new(TableName::parse(b"t").unwrap()).with_family(family)
 }
 
-fn with_serial_peers() -> MasterSettings {
-    MasterSettings { serial_peers: true, ..settings() }
-}
-
 fn serial(servers: u16) -> Many {
-    Many::over_with(Servers::new(env(), servers), with_serial_peers())
+    Many::over(Servers::new(env(), servers))
 }
 
 impl Many {
@@ -85,7 +81,7 @@ fn each_opening_of_a_replicated_region_has_a_barrier() {
     // A master that takes over writes none for what is open.
     let (servers, before) = (c.servers.clone(), c.barriers());
     c.master.stop();
-    let c = Many::over_with(servers, with_serial_peers());
+    let c = Many::over(servers);
     c.settles("t", 2);
     assert_eq!(c.barriers(), before);
 
