@@ -42,7 +42,7 @@ arrivals() { # row and number of each cell in the peer's WALs, in their order
   find "$DIR/hbase-root/WALs" "$DIR/hbase-root/oldWALs" -type f -name '*,*' -o -type f -name '*%2C*' | grep -v '\.meta' |
     awk -F. '{ print $NF, $0 }' | sort -n | cut -d' ' -f2- | while read -r wal; do
     "$HALCYON" inspect wal -p -t rising "$wal" 2>> "$DIR/inspect.log" || true
-  done | awk '/^row=row-/ { sub(/,.*/, ""); row = $0 } /^    value: / && row != "" { print row, $2; row = "" }'
+  done | awk '/^row=row-/ { sub(/,.*/, ""); row = $0 } /^    value: / && row != "" { if ($2 ~ /^[0-9]+$/) print row, $2; row = "" }'
 }
 has_all() { # has_all NUMBER: the last number of each row has arrived
   arrivals > "$DIR/arrivals"

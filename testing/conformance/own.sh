@@ -28,6 +28,8 @@ else
   mkdir -p "$DIR/conf"
   {
     echo '<configuration>'
+    # HBase looks for compactions that are due each 10,000 s (hbase.server.compactchecker.interval.multiplier).
+    echo "<property><name>hbase.server.compactchecker.interval</name><value>10000000</value></property>"
     cat "$DIR/properties.xml"
     [ "${CONFORMANCE_HOST:-none}" = none ] || echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
     echo '</configuration>'

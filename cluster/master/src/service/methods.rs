@@ -49,10 +49,10 @@ const METHODS: &[(&str, Handler)] = &[
         ready(call, |request| tables::descriptors(service.core(), &request))
     }),
     ("ListTableNamesByState", |service, call| {
-        ready(call, |request| Ok(tables::names_by_state(service.core(), &request)))
+        ready(call, |request| tables::names_by_state(service.core(), &request))
     }),
     ("ListTableDescriptorsByState", |service, call| {
-        ready(call, |request| Ok(tables::descriptors_by_state(service.core(), &request)))
+        ready(call, |request| tables::descriptors_by_state(service.core(), &request))
     }),
     ("GetTableState", |service, call| ready(call, |request| tables::state(service.core(), &request))),
     ("GetSchemaAlterStatus", |service, call| {

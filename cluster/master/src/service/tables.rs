@@ -49,21 +49,21 @@ pub(super) fn find(
 pub(super) fn names_by_state(
     core: &MasterState,
     request: &pb::ListTableNamesByStateRequest,
-) -> pb::ListTableNamesByStateResponse {
-    let found = by_state(core, request.is_enabled);
-    pb::ListTableNamesByStateResponse {
+) -> Answer<pb::ListTableNamesByStateResponse> {
+    let found = by_state(core, request.is_enabled)?;
+    Ok(pb::ListTableNamesByStateResponse {
         table_names: found.iter().map(|table| table.name().to_pb()).collect(),
-    }
+    })
 }
 
 pub(super) fn descriptors_by_state(
     core: &MasterState,
     request: &pb::ListTableDescriptorsByStateRequest,
-) -> pb::ListTableDescriptorsByStateResponse {
-    let found = by_state(core, request.is_enabled);
-    pb::ListTableDescriptorsByStateResponse {
+) -> Answer<pb::ListTableDescriptorsByStateResponse> {
+    let found = by_state(core, request.is_enabled)?;
+    Ok(pb::ListTableDescriptorsByStateResponse {
         table_schema: found.iter().map(TableDescriptor::to_pb).collect(),
-    }
+    })
 }
 
 pub(super) fn state(
@@ -128,12 +128,13 @@ fn descriptor(core: &MasterState, name: &TableName) -> Option<TableDescriptor> {
     core.tables.read().by_name.get(name).map(|entry| TableDescriptor::clone(&entry.descriptor))
 }
 
-fn by_state(core: &MasterState, enabled: bool) -> Vec<TableDescriptor> {
+/// As [`list`], of one state. Tables of the system are left out.
+fn by_state(core: &MasterState, enabled: bool) -> Answer<Vec<TableDescriptor>> {
     let state = if enabled { TableState::Enabled } else { TableState::Disabled };
+    let mut found = list(core, "", None, false)?;
     let tables = core.tables.read();
-    let asked = tables.by_name.values().filter(|entry| entry.state == state);
-    let asked = asked.filter(|entry| !entry.descriptor.name().is_system());
-    asked.map(|entry| TableDescriptor::clone(&entry.descriptor)).collect()
+    found.retain(|table| tables.by_name.get(table.name()).is_some_and(|entry| entry.state == state));
+    Ok(found)
 }
 
 fn name(name: &pb::TableName) -> Answer<TableName> {

@@ -88,6 +88,7 @@ impl Compactions {
         if online.compaction_queued.swap(true, Ordering::AcqRel) {
             return;
         }
+        online.major_begun.store(false, Ordering::Release); // that was the one before
         let is_large = online.region.compaction_bytes() > self.limits.large_bytes;
         let size = if is_large { CompactionSize::Large } else { CompactionSize::Small };
         let files_left = online.region.store_files_left();
@@ -201,7 +202,6 @@ impl Compactions {
         drop(paced);
         // Whoever asks from here on queues the region; whoever asked since the flags were cleared, and found it
         // queued, is seen below.
-        online.major_begun.store(false, Ordering::Release);
         online.compaction_queued.swap(false, Ordering::AcqRel);
         let compacted = outcome.as_ref().is_ok_and(|outcome| outcome.compacted_files > 0);
         if online.is_compaction_asked() || (compacted && online.region.compaction_wanted()) {

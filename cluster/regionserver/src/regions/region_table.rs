@@ -45,7 +45,7 @@ pub struct OnlineRegion {
     pub(crate) compaction_asked: AtomicBool,
     /// An administrator asked for a major compaction, and it has not begun.
     pub(crate) major_asked: AtomicBool,
-    /// The compaction that runs was asked for as a major one.
+    /// The compaction that has left the queue was asked for as a major one. Of none if `compaction_queued` is false.
     pub(crate) major_begun: AtomicBool,
     /// When the master was asked for a split, in `monotonic_ns`; 0: never.
     pub(crate) split_asked_ns: AtomicU64,
