@@ -56,15 +56,6 @@ kill_one() { # kill_one PROCESS: until the master knows
   wait_for 60 is_dead "$name"
   echo "$1 was killed $2"
 }
-active() { # the process of the active master
-  local port name
-  port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
-  for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
-}
-another_is_active() { # another_is_active MASTER
-  local now
-  now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
-}
 
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 3000 > /dev/null
 ZK="$(setting_of zookeeper)"

@@ -56,6 +56,15 @@ wait_gone() { # wait_gone TABLE SERVER: the master has declared the server dead 
 has_another() { # has_another PROCESS SERVER: the process was started again and the master knows it
   [ "$(name_of "$1")" != "$2" ] && ! is_dead "$(name_of "$1")"
 }
+active() { # the process of the active one of two masters of Halcyon
+  local port name
+  port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
+  for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
+}
+another_is_active() { # another_is_active MASTER
+  local now
+  now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
+}
 counts() { count "$1" > /dev/null 2>&1; }
 has_ended() { # the process
   local found

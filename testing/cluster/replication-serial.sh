@@ -29,15 +29,6 @@ client() { # client COMMAND ARGUMENT...
   timeout 900 "$JAVA" -Xmx300m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$HBASE_LIB/*" Replication "$@" \
     2>> "$DIR/client.log" < /dev/null || { echo "client $1 failed:" >&2; grep -v '^\(log4j\|SLF4J\)' "$DIR/client.log" | tail -n 20 >&2; return 1; }
 }
-active() { # the process of the active master
-  local port name
-  port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
-  for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
-}
-another_is_active() { # another_is_active MASTER
-  local now
-  now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
-}
 arrivals() { # row and number of each cell in the peer's WALs, in their order
   find "$DIR/hbase-root/WALs" "$DIR/hbase-root/oldWALs" -type f -name '*,*' -o -type f -name '*%2C*' | grep -v '\.meta' |
     awk -F. '{ print $NF, $0 }' | sort -n | cut -d' ' -f2- | while read -r wal; do

@@ -30,15 +30,6 @@ client() { # client COMMAND ARGUMENT...
   timeout 900 "$JAVA" -Xmx300m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$HBASE_LIB/*" Replication "$@" \
     2>> "$DIR/client.log" < /dev/null || { echo "client $1 failed:" >&2; grep -v '^\(log4j\|SLF4J\)' "$DIR/client.log" | tail -n 20 >&2; return 1; }
 }
-active() { # the process of the active master
-  local port name
-  port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
-  for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
-}
-another_is_active() { # another_is_active MASTER
-  local now
-  now="$(active)" && [ -n "$now" ] && [ "$now" != "$1" ]
-}
 shown_at() { # shown_at SERVER: the live server that sends what that one has left
   client loads "$ZK" | sed -n "s/^source hbase at \([^ ]*\) .* recovered hbase-$1\$/\1/p" | head -n 1
 }
