@@ -9,6 +9,10 @@ use halcyon_env::Mutex;
 /// A place in the WAL that this server writes: the file, and an offset.
 pub(super) type WalPlace = (String, u64);
 
+/// Closings of a region that are kept while there is no source. A peer that comes later asks for the last one; those before are for one
+/// that is just being added.
+const UNASKED_KEPT: usize = 64;
+
 /// *Thread safety*: shared freely. The lock is held for look-ups in memory.
 #[derive(Default)]
 pub(super) struct Closings {
@@ -44,11 +48,15 @@ impl Closings {
         self.openings.load(Ordering::Acquire)
     }
 
-    /// Of a region that does not serve here any more.
-    pub(super) fn note_closed(&self, region_name: &Bytes, seq: u64, end: Option<WalPlace>) {
+    /// Of a region that does not serve here any more. `is_asked`: there are sources, which take away what they have passed.
+    pub(super) fn note_closed(&self, region_name: &Bytes, seq: u64, end: Option<WalPlace>, is_asked: bool) {
         let mut closed = self.closed.lock();
         closed.version += 1;
-        closed.by_region.entry(region_name.clone()).or_default().push(Closing { seq, end });
+        let closings = closed.by_region.entry(region_name.clone()).or_default();
+        closings.push(Closing { seq, end });
+        if !is_asked && closings.len() > UNASKED_KEPT {
+            closings.drain(..closings.len() - UNASKED_KEPT);
+        }
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -88,5 +96,27 @@ impl Closings {
             }
         }
         closed.by_region.retain(|_, closings| !closings.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_sources_the_last_closings_of_a_region_are_kept() {
+        let closings = Closings::default();
+        let region = Bytes::from_static(b"r");
+        let seqs = |closings: &Closings| -> Vec<u64> {
+            closings.some(None, |_| false, |_, _| true).1.iter().map(|(_, closing)| closing.seq).collect()
+        };
+        (1..=100).for_each(|seq| closings.note_closed(&region, seq, None, false));
+        assert_eq!(seqs(&closings), (37..=100).collect::<Vec<_>>());
+        (101..=200).for_each(|seq| closings.note_closed(&region, seq, None, true));
+        assert_eq!(
+            seqs(&closings),
+            (37..=200).collect::<Vec<_>>(),
+            "a source may still wait for each of them"
+        );
     }
 }

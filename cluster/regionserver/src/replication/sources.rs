@@ -138,7 +138,8 @@ impl Sources {
             self.resources.env.clock.sleep(LOOK_PERIOD);
             end = acknowledged(&self.resources);
         }
-        self.closings.note_closed(region_name, seq, end);
+        let is_asked = self.all.lock().running().next().is_some();
+        self.closings.note_closed(region_name, seq, end, is_asked);
     }
 
     /// Has the edits of this server sent to all peers that are there. A peer that cannot be obeyed gets nothing from here.
