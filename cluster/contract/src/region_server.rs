@@ -86,6 +86,13 @@ pub trait RegionServerApi: Send + Sync {
     fn open_region(&self, request: &OpenRegionRequest, announce: &Announce<'_>)
     -> Result<OpenRegionResponse>;
 
+    /// Tells the server that a region will be opened there, which is open elsewhere. The server reads what the opening will read.
+    /// A move does not depend on it (HBase: `WarmupRegion`).
+    fn warm_up_region(&self, region: &RegionInfo) -> Result<()> {
+        let _ = region;
+        Ok(())
+    }
+
     /// Closes a region. A region that is closed or unknown is no error.
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()>;
 

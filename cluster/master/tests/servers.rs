@@ -59,6 +59,8 @@ struct State {
     /// WALs that were split, in order.
     split: Vec<String>,
     opens: usize,
+    /// Regions that were warmed up where they were not, in order.
+    warmed_up: Vec<(ServerName, String)>,
     /// Regions whose server has died, and its WALs are split. An opening reads what was in memory there.
     unreplayed: BTreeMap<String, RegionInfo>,
     dies_after: Option<DiesAfter>,
@@ -186,6 +188,15 @@ impl RegionServerApi for Server {
         }
         self.all.state.lock().note_order(region);
         announced.map(|()| OpenRegionResponse { open_seq_num: seq })
+    }
+
+    fn warm_up_region(&self, region: &RegionInfo) -> Result<()> {
+        let mut state = self.all.state.lock();
+        let elsewhere = state.online.iter().find(|(_, here)| here.contains_key(region.encoded_name()));
+        assert!(elsewhere.is_some_and(|(server, _)| *server != self.name), "{region} is not open elsewhere");
+        state.warmed_up.push((self.name.clone(), region.encoded_name().to_string()));
+        // It does not matter whether it could.
+        Err(Error::new(ErrorKind::Io, "nothing can be read"))
     }
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
@@ -631,6 +642,9 @@ fn a_region_moves_to_the_server_that_is_named() {
         let _: pb::MoveRegionResponse = c.call("MoveRegion", &request);
         assert_eq!(at(&c), name(number).to_string());
     }
+    let warmed_up = std::mem::take(&mut c.servers.state.lock().warmed_up);
+    let servers: Vec<_> = warmed_up.iter().map(|(server, _)| server.clone()).collect();
+    assert!(servers.ends_with(&[name(1), name(2)]), "{servers:?}"); // it may have been at the first one
     // Without a destination to any other server.
     let region = pb::RegionSpecifier { r#type: 1, value: row.clone().into() };
     let request = pb::MoveRegionRequest { region, dest_server_name: None };

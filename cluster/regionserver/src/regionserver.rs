@@ -376,7 +376,7 @@ impl RegionServer {
             return Err(Error::new(ErrorKind::Stopping, format!("{} is going down", self.name)));
         }
         let encoded = info.encoded_name();
-        if !self.regions.begin_open(encoded) {
+        if !self.regions.begin_open(encoded, self.env.clock.monotonic_ns()) {
             return match self.regions.get(encoded) {
                 Some(online) => {
                     let seq = online.region.open_seq_num().get();

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
-use halcyon_cell::ErrorKind;
-use halcyon_env::sim::{Fault, Operation};
+use halcyon_cell::{Cell, ErrorKind};
+use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
-use halcyon_regionserver::{AdminService, MasterLink, RegionServer, RemoteMaster};
+use halcyon_regionserver::{AdminService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use parking_lot::Mutex;
@@ -60,7 +60,8 @@ impl FakeMaster {
                 let request = pb::ReportRegionStateTransitionRequest::decode(call.param.clone()).unwrap();
                 self.transitions.lock().extend(request.transition);
                 let while_told = self.while_told.lock().take();
-                while_told.into_iter().for_each(|run| run());
+                // The thread may be the only one of the runtime, which then drives no timer.
+                while_told.into_iter().for_each(|run| tokio::task::block_in_place(run));
                 let error_message = self.refuses.lock().map(str::to_string);
                 Ok(Reply::message(&pb::ReportRegionStateTransitionResponse { error_message }))
             }
@@ -84,7 +85,11 @@ struct Cluster {
 
 impl Cluster {
     fn of(version: Option<&'static str>) -> Cluster {
-        let lab = Lab::new();
+        Cluster::with(version, settings())
+    }
+
+    fn with(version: Option<&'static str>, settings: RegionServerSettings) -> Cluster {
+        let lab = Lab::with(SimFileSystem::new(), settings);
         let master = Arc::new(FakeMaster {
             version,
             client_versions: Mutex::default(),
@@ -367,6 +372,107 @@ fn a_region_that_opens_is_closed_behind_that() {
     });
     assert_eq!(told(&cluster), [TransitionCode::Opened, TransitionCode::Closed]);
     assert!(lab.server.regions().online().is_empty());
+    lab.server.stop().unwrap();
+}
+
+fn waiting(wait_max: Duration) -> Cluster {
+    Cluster::with(Some("2.6.4"), RegionServerSettings { arrival_wait_max: wait_max, ..settings() })
+}
+
+fn ask_for_row(lab: &Lab, timeout: Duration) -> Outcome {
+    let request = pb::GetRequest { region: lab.specifier(), get: get("r") };
+    let call = lab.raw_call("Get", request.encode_to_vec().into(), Vec::new());
+    lab.client.call(Call { timeout: Some(timeout), ..call })
+}
+
+/// The client of HBase pauses for 100 ms after the first refusal, and for 200 ms after the second one.
+#[test]
+fn a_call_waits_for_a_region_that_opens() {
+    let short = Duration::from_millis(30);
+    for (wait_max, timeout) in
+        [(WAIT_MAX, WAIT_MAX * 2), (short, WAIT_MAX), (WAIT_MAX, short), (Duration::ZERO, WAIT_MAX)]
+    {
+        let cluster = waiting(wait_max);
+        cluster.join();
+        let obeying = cluster.obey();
+        let lab = &cluster.lab;
+        write_descriptor(lab);
+        lab.put("r", "q", "v");
+        lab.server.close_region(lab.info.encoded_name(), false).unwrap();
+        let (begun, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (is_told, goes_on) = (begun.clone(), may_end.clone());
+        *cluster.master.while_told.lock() = Some(Box::new(move || {
+            is_told.store(true, Ordering::SeqCst);
+            eventually("the test lets it go", || goes_on.load(Ordering::SeqCst));
+        }));
+        obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+        eventually("it is opening", || begun.load(Ordering::SeqCst));
+        let outcome = ask_for_row(lab, timeout);
+        let waits = matches!(outcome, Outcome::Later(_));
+        assert_eq!(waits, wait_max > Duration::ZERO, "with {wait_max:?}");
+        if wait_max == WAIT_MAX && timeout > WAIT_MAX {
+            may_end.store(true, Ordering::SeqCst);
+            let reply = lab.finish(&lab.client, outcome).unwrap();
+            assert_eq!(text(&decoded::<pb::GetResponse>(reply).1), ["v"]);
+        } else {
+            assert_eq!(class(lab.finish(&lab.client, outcome)), "RegionOpeningException");
+            lab.clock.advance(wait_max);
+            let outcome = ask_for_row(lab, timeout);
+            assert!(matches!(outcome, Outcome::Ready(Err(_))), "it has been opening for too long");
+            may_end.store(true, Ordering::SeqCst);
+            eventually("it is open", || lab.server.regions().online().len() == 1);
+        }
+        lab.server.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_follows_a_move_waits_for_the_order_to_open() {
+    let cluster = waiting(WAIT_MAX);
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    write_descriptor(lab);
+    lab.put("r", "q", "v");
+    lab.server.close_region(lab.info.encoded_name(), false).unwrap();
+    let ask = || ask_for_row(lab, WAIT_MAX * 2);
+    assert!(matches!(ask(), Outcome::Ready(Err(_))), "nobody has announced it");
+    obeying.call("WarmupRegion", &pb::WarmupRegionRequest { region_info: lab.info.to_pb() }).unwrap();
+    let (outcome, also) = (ask(), ask_for_row(lab, Duration::from_millis(2)));
+    assert_eq!(class(lab.finish(&lab.client, also)), "NotServingRegionException");
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+    let reply = lab.finish(&lab.client, outcome).unwrap();
+    assert_eq!(text(&decoded::<pb::GetResponse>(reply).1), ["v"]);
+    lab.server.stop().unwrap();
+}
+
+#[test]
+fn a_call_in_the_middle_of_a_move_is_told_where_the_region_goes() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    let destination = Some(ServerName::new("elsewhere", 16020, 3).to_pb());
+    for round in 1..=3 {
+        lab.put("r", "q", "v");
+        let close = pb::CloseRegionRequest {
+            region: lab.specifier(),
+            close_proc_id: Some(round),
+            destination_server: destination.clone(),
+            ..Default::default()
+        };
+        let request = pb::ExecuteProceduresRequest { close_region: vec![close], ..Default::default() };
+        obeying.call("ExecuteProcedures", &request).unwrap();
+        let mut refused = None;
+        while refused.is_none() {
+            // A get could find the region online, go to the disk, and find it closed there.
+            let cell = Cell::put(b"r", b"f", b"q", i64::MAX, b"v");
+            refused = lab.mutate(put(1), vec![cell]).err();
+        }
+        assert_eq!(class::<()>(Err(refused.unwrap())), "RegionMovedException");
+        eventually("the master is told", || told(&cluster).len() == round as usize);
+        lab.server.open_region(&lab.info, &table().into()).unwrap();
+    }
     lab.server.stop().unwrap();
 }
 

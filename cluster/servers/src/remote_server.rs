@@ -279,6 +279,13 @@ impl RegionServerApi for RemoteServer {
         announced.map(|()| OpenRegionResponse { open_seq_num })
     }
 
+    fn warm_up_region(&self, region: &RegionInfo) -> Result<()> {
+        let message = pb::WarmupRegionRequest { region_info: region.to_pb() };
+        let answer: std::result::Result<pb::WarmupRegionResponse, _> =
+            self.ask("WarmupRegion", message, self.common.settings.call_timeout);
+        answer.map(|_| ()).map_err(|error| errors::of_call(&self.name, "WarmupRegion", &error))
+    }
+
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
         let procedure = self.common.numbers.next();
         let receiver = self.waiters.wait_for_close(request.region.encoded_name(), procedure)?;

@@ -453,6 +453,8 @@ fn questions_about_regions() {
     assert_eq!((plain.splittable, plain.mergeable, plain.best_split_row), (true, false, None));
     assert_eq!(ask(true).unwrap().best_split_row.as_deref(), Some(&b"m"[..]));
     assert_eq!(api.online_regions().unwrap(), [region(""), RegionInfo::meta()]);
+    api.warm_up_region(&region("a")).unwrap();
+    assert_eq!(*server.shared.warmed_up.lock().unwrap(), [region("a")]);
     *server.shared.region.lock().unwrap() = Some(not_serving());
     assert_eq!(ask(true).unwrap_err().kind(), ErrorKind::Moved);
 }

@@ -222,8 +222,19 @@ impl TransitRegion {
         if self.region.is_meta() {
             return meta_region::close(core, self.to.as_ref());
         }
+        self.warm_up(core);
         let region = std::slice::from_ref(&self.region);
         regions::close_to(core, self.region.table(), region, None, self.to.as_ref())
+    }
+
+    /// The move does not depend on it.
+    fn warm_up(&self, core: &MasterState) {
+        let Some(to) = &self.to else { return };
+        let is_elsewhere = matches!(core.place_of(&self.region), Place::At(server) if server != *to);
+        let Some(server) = core.cluster.servers.get(to).filter(|_| is_elsewhere) else { return };
+        if let Err(error) = server.warm_up_region(&self.region) {
+            tracing::warn!(region = %self.region, server = %to, %error, "a region moves without a warm-up");
+        }
     }
 
     fn open(&mut self, core: &MasterState) -> Result<()> {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_cell::{Error, ErrorKind};
 use halcyon_env::{Mutex, RwLock};
@@ -16,6 +16,7 @@ use halcyon_proto::pb;
 use halcyon_region::Region;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
+use tokio::sync::watch;
 
 use crate::coprocessors::RegionCoprocessors;
 use crate::metrics::op_times::OpTable;
@@ -105,12 +106,43 @@ impl OnlineRegion {
     }
 }
 
-#[derive(Clone)]
 enum Slot {
-    Opening,
+    Opening(Begun),
     Online(Arc<OnlineRegion>),
     /// Refuses clients; stays until everything is on disk, so that it is not opened before.
     Closing(Arc<OnlineRegion>),
+}
+
+/// An opening, or the time before one that the master has announced. It is over when this is dropped.
+struct Begun {
+    at_ns: u64,
+    over: watch::Sender<()>,
+}
+
+impl Begun {
+    fn new(at_ns: u64) -> Begun {
+        Begun { at_ns, over: watch::Sender::new(()) }
+    }
+
+    fn arrival(&self, is_opening: bool) -> Arrival {
+        Arrival { is_opening, began_ns: self.at_ns, over: self.over.subscribe() }
+    }
+}
+
+/// A region that is being opened, or will be soon.
+pub(crate) struct Arrival {
+    /// False: the master has announced it.
+    pub is_opening: bool,
+    /// When that began, in `monotonic_ns`.
+    pub began_ns: u64,
+    over: watch::Receiver<()>,
+}
+
+impl Arrival {
+    /// Returns when the opening has begun, if it was announced; otherwise when the region is open, or could not be opened.
+    pub(crate) async fn over(&mut self) {
+        let _ = self.over.changed().await; // nothing is ever sent: it returns when the sender is gone
+    }
 }
 
 /// See the head of the file.
@@ -118,6 +150,10 @@ pub struct RegionTable {
     /// For the message to clients that come to the wrong place.
     server_name: String,
     slots: RwLock<HashMap<EncodedName, Slot, BuildHasherDefault<EncodedNameHasher>>>,
+    /// Regions that the master will have opened here soon. Locked after `slots`.
+    announced: Mutex<HashMap<EncodedName, Begun, BuildHasherDefault<EncodedNameHasher>>>,
+    /// Regions that are opening or announced, so that calls need not look for them while there are none.
+    arrivals_count: AtomicUsize,
     /// Where regions went that were open here a short time ago.
     moved: Mutex<HashMap<EncodedName, Moved, BuildHasherDefault<EncodedNameHasher>>>,
 }
@@ -129,6 +165,11 @@ struct Moved {
     open_seq_num: u64,
     at_ns: u64,
 }
+
+/// How long a region that was announced is waited for: the server that has it flushes it first.
+const ANNOUNCED_KEPT_NS: u64 = 30_000_000_000;
+
+const ANNOUNCED_MAX: usize = 10_000;
 
 /// How long clients are told where a region went (HBase: `TIMEOUT_REGION_MOVED`).
 const MOVED_KEPT_NS: u64 = 120_000_000_000;
@@ -195,23 +236,38 @@ const META_ENCODED: &[u8] = b"1588230740";
 
 impl RegionTable {
     pub(crate) fn new(server_name: String) -> RegionTable {
-        RegionTable { server_name, slots: RwLock::default(), moved: Mutex::default() }
+        RegionTable {
+            server_name,
+            slots: RwLock::default(),
+            announced: Mutex::default(),
+            arrivals_count: AtomicUsize::new(0),
+            moved: Mutex::default(),
+        }
     }
 
-    /// The region that a request names, by its name or encoded name whatever type it says, as 2.6 does it.
+    /// The region that a client's request names, by its name or encoded name whatever type it says, as 2.6 does it. One that
+    /// is being closed because it moves counts as moved.
     pub fn find(&self, specifier: &pb::RegionSpecifier) -> Result<Arc<OnlineRegion>, RpcError> {
+        self.find_for_admin(specifier).map_err(|error| self.moved_to(&specifier.value).unwrap_or(error))
+    }
+
+    /// As [`RegionTable::find`], but a region has moved only when it is closed. A master that looks whether the close is over
+    /// must not take it for that before.
+    pub(crate) fn find_for_admin(
+        &self,
+        specifier: &pb::RegionSpecifier,
+    ) -> Result<Arc<OnlineRegion>, RpcError> {
         let encoded = encoded_part(&specifier.value);
         if let Some(name) = EncodedName::new(&encoded) {
             match self.slots.read().get(&name) {
                 Some(Slot::Online(online)) => return Ok(online.clone()),
-                Some(Slot::Opening) => {
+                Some(Slot::Opening(_)) => {
                     return Err(RpcError::region_opening(format!(
                         "Region {} is opening on {}",
                         text(&specifier.value),
                         self.server_name
                     )));
                 }
-                // A master that looks whether the close is over must not take it for that.
                 Some(Slot::Closing(_)) => {
                     let name = text(&specifier.value);
                     return Err(RpcError::not_serving_region(format!("{name} is closing")));
@@ -226,7 +282,7 @@ impl RegionTable {
     pub fn get(&self, encoded: &str) -> Option<Arc<OnlineRegion>> {
         match self.slots.read().get(&EncodedName::new(encoded.as_bytes())?)? {
             Slot::Online(online) => Some(online.clone()),
-            Slot::Opening | Slot::Closing(_) => None,
+            Slot::Opening(_) | Slot::Closing(_) => None,
         }
     }
 
@@ -241,26 +297,60 @@ impl RegionTable {
         let slots = self.slots.read();
         let online = slots.values().filter_map(|slot| match slot {
             Slot::Online(online) => Some(online.clone()),
-            Slot::Opening | Slot::Closing(_) => None,
+            Slot::Opening(_) | Slot::Closing(_) => None,
         });
         online.collect()
     }
 
+    /// Whether any region is being opened or announced. One atomic load.
+    #[inline]
+    pub(crate) fn is_any_arriving(&self) -> bool {
+        self.arrivals_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The opening of the region that a request names as `name`, or its announcement; `None`: there is neither.
+    pub(crate) fn arrival_of(&self, name: &[u8]) -> Option<Arrival> {
+        let name = EncodedName::new(&encoded_part(name))?;
+        let slots = self.slots.read();
+        match slots.get(&name) {
+            Some(Slot::Opening(begun)) => Some(begun.arrival(true)),
+            Some(Slot::Online(_) | Slot::Closing(_)) => None,
+            None => self.announced.lock().get(&name).map(|begun| begun.arrival(false)),
+        }
+    }
+
+    /// Remembers for a while that a region will be opened here, unless it is here, or too many are to be opened.
+    pub(crate) fn announce(&self, encoded: &str, now_ns: u64) {
+        let Some(name) = EncodedName::new(encoded.as_bytes()) else { return };
+        let slots = self.slots.read();
+        let mut announced = self.announced.lock();
+        let count_before = announced.len();
+        announced.retain(|_, begun| now_ns.saturating_sub(begun.at_ns) < ANNOUNCED_KEPT_NS);
+        if !slots.contains_key(&name) && announced.len() < ANNOUNCED_MAX {
+            announced.insert(name, Begun::new(now_ns));
+        }
+        self.arrivals_count.fetch_add(announced.len(), Ordering::Relaxed);
+        self.arrivals_count.fetch_sub(count_before, Ordering::Relaxed);
+    }
+
     /// Marks a region as opening; false if it is opening or online.
-    pub(crate) fn begin_open(&self, encoded: &str) -> bool {
+    pub(crate) fn begin_open(&self, encoded: &str, now_ns: u64) -> bool {
         let Some(name) = EncodedName::new(encoded.as_bytes()) else { return false };
         let mut slots = self.slots.write();
         if slots.contains_key(&name) {
             return false;
         }
-        slots.insert(name, Slot::Opening);
+        slots.insert(name, Slot::Opening(Begun::new(now_ns)));
+        if self.announced.lock().remove(&name).is_none() {
+            self.arrivals_count.fetch_add(1, Ordering::Relaxed);
+        }
         self.moved.lock().remove(&name);
         true
     }
 
     pub(crate) fn is_opening(&self, encoded: &str) -> bool {
         let name = EncodedName::new(encoded.as_bytes());
-        name.is_some_and(|name| matches!(self.slots.read().get(&name), Some(Slot::Opening)))
+        name.is_some_and(|name| matches!(self.slots.read().get(&name), Some(Slot::Opening(_))))
     }
 
     /// Whether the region is being opened or closed.
@@ -282,10 +372,12 @@ impl RegionTable {
     pub(crate) fn complete_open(&self, encoded: &str, online: Option<Arc<OnlineRegion>>) {
         let name = EncodedName::new(encoded.as_bytes()).expect("its open began with this name");
         let mut slots = self.slots.write();
-        match online {
+        let before = match online {
             Some(online) => slots.insert(name, Slot::Online(online)),
             None => slots.remove(&name),
         };
+        assert!(matches!(before, Some(Slot::Opening(_))), "an open of {encoded} ends that has not begun");
+        self.arrivals_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Stops serving a region, which is to be closed now. Of a region that is closing already, that one; `None` if it is not
@@ -294,28 +386,39 @@ impl RegionTable {
         let Some(name) = EncodedName::new(encoded.as_bytes()) else { return Ok(None) };
         let mut slots = self.slots.write();
         let Some(slot) = slots.get_mut(&name) else { return Ok(None) };
-        match slot.clone() {
+        match slot {
             Slot::Online(online) | Slot::Closing(online) => {
+                let online = online.clone();
                 *slot = Slot::Closing(online.clone());
                 Ok(Some(online))
             }
-            Slot::Opening => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening"))),
+            Slot::Opening(_) => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening"))),
         }
     }
 
     /// Forgets a region that is closed.
     pub(crate) fn complete_close(&self, encoded: &str) {
         let name = EncodedName::new(encoded.as_bytes()).expect("its close began with this name");
-        self.slots.write().remove(&name);
+        let mut slots = self.slots.write();
+        // Two that close it at once both come here, and it may be opening again.
+        if matches!(slots.get(&name), Some(Slot::Closing(_))) {
+            slots.remove(&name);
+        }
     }
 
     pub(crate) fn not_online(&self, name: &[u8]) -> RpcError {
+        let not_here =
+            || RpcError::not_serving_region(format!("{} is not online on {}", text(name), self.server_name));
+        self.moved_to(name).unwrap_or_else(not_here)
+    }
+
+    /// What a client is told of a region that was here a short time ago, and moved.
+    fn moved_to(&self, name: &[u8]) -> Option<RpcError> {
+        let name = EncodedName::new(&encoded_part(name))?;
         let moved = self.moved.lock();
-        if let Some(known) = EncodedName::new(&encoded_part(name)).and_then(|name| moved.get(&name)) {
-            let start_code = u64::try_from(known.to.start_code).unwrap_or(0);
-            return RpcError::region_moved(&known.to.host, known.to.port, start_code, known.open_seq_num);
-        }
-        RpcError::not_serving_region(format!("{} is not online on {}", text(name), self.server_name))
+        let known = moved.get(&name)?;
+        let start_code = u64::try_from(known.to.start_code).unwrap_or(0);
+        Some(RpcError::region_moved(&known.to.host, known.to.port, start_code, known.open_seq_num))
     }
 }
 
@@ -373,10 +476,45 @@ mod tests {
             class(&table).message,
             "t,\\x01,1.2140f686c386930b96c060b1030c2875. is not online on h,1,2"
         );
-        assert!(table.begin_open("2140f686c386930b96c060b1030c2875"));
-        assert!(!table.begin_open("2140f686c386930b96c060b1030c2875"));
+        assert!(table.begin_open("2140f686c386930b96c060b1030c2875", 5));
+        assert!(!table.begin_open("2140f686c386930b96c060b1030c2875", 5));
         assert!(class(&table).class.ends_with(".RegionOpeningException"));
         table.complete_open("2140f686c386930b96c060b1030c2875", None);
         assert!(class(&table).class.ends_with(".NotServingRegionException"));
+    }
+
+    #[tokio::test]
+    async fn a_region_arrives_when_it_is_announced_and_when_it_opens() {
+        let encoded = "2140f686c386930b96c060b1030c2875";
+        let name = format!("t,,1.{encoded}.");
+        let table = RegionTable::new("h,1,2".to_string());
+        let arrival = || table.arrival_of(name.as_bytes());
+        assert!(!table.is_any_arriving() && arrival().is_none());
+        table.announce(encoded, 3);
+        table.announce(encoded, 4);
+        let mut announced = arrival().expect("it is announced");
+        assert!(table.is_any_arriving() && !announced.is_opening && announced.began_ns == 4);
+        let soon = std::time::Duration::from_millis(1);
+        assert!(tokio::time::timeout(soon, announced.over()).await.is_err(), "nothing has happened yet");
+        assert!(table.begin_open(encoded, 5));
+        announced.over().await;
+        let mut opening = arrival().expect("it is opening");
+        assert!(table.is_any_arriving() && opening.is_opening && opening.began_ns == 5);
+        assert!(tokio::time::timeout(soon, opening.over()).await.is_err(), "it is opening still");
+        table.announce(encoded, 6); // comes too late
+        table.complete_open(encoded, None);
+        opening.over().await;
+        assert!(!table.is_any_arriving() && arrival().is_none());
+    }
+
+    #[test]
+    fn announcements_are_forgotten() {
+        let table = RegionTable::new("h,1,2".to_string());
+        table.announce("2140f686c386930b96c060b1030c2875", 5);
+        table.announce("75d2e0c2f1d8b5d9a4b3c1f0e9d8c7b6", 5 + ANNOUNCED_KEPT_NS);
+        assert!(table.arrival_of(b"2140f686c386930b96c060b1030c2875").is_none());
+        assert!(table.begin_open("75d2e0c2f1d8b5d9a4b3c1f0e9d8c7b6", 9));
+        table.complete_open("75d2e0c2f1d8b5d9a4b3c1f0e9d8c7b6", None);
+        assert!(!table.is_any_arriving());
     }
 }

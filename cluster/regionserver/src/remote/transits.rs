@@ -82,11 +82,12 @@ impl Orders {
         };
         let (region, open_seq) = (online.region.info().clone(), online.region.open_seq_num());
         drop(online);
-        if server.close_region(name, false).is_err() {
-            return Then::Done; // the server gives up
-        }
+        // Before it is closed, so that clients are told from then on.
         if let Some(destination) = &close.destination {
             server.regions.note_moved(name, destination, open_seq.get(), server.env.clock.monotonic_ns());
+        }
+        if server.close_region(name, false).is_err() {
+            return Then::Done; // the server gives up
         }
         let closed = transition(TransitionCode::Closed, &region, None, close.order);
         self.tell_transition(server, closed, &|| true);
@@ -99,6 +100,7 @@ impl Orders {
         if server.regions.get(region.encoded_name()).is_some() {
             return Ok(0);
         }
+        server.regions.announce(region.encoded_name(), server.env.clock.monotonic_ns());
         let table = self.descriptor(server, region.table())?;
         let resources = &server.resources;
         Region::warm_up(&resources.env, &resources.cache, &resources.root, region, &table)

@@ -1,4 +1,4 @@
-//! Tells the class of a call from the first bytes of its message, without decoding it.
+//! Tells the class of a call from the first bytes of its message, without decoding it, and the regions that a call names.
 //!
 //! | call | class |
 //! |---|---|
@@ -80,6 +80,26 @@ fn multi(param: &[u8]) -> CallClass {
     }
     // Without an action: of a large one, too little has arrived to tell. Most of these are writes.
     if writes * ACTIONS_PER_WRITE >= actions { CallClass::Write } else { CallClass::Read }
+}
+
+/// Names of the regions that a call names, as it names them; of a scan that goes on, none.
+pub(super) fn regions_of<'a>(method: &str, param: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let is_multi = method == "Multi";
+    let names_regions =
+        is_multi || matches!(method, "Get" | "Mutate" | "Scan" | "ExecService" | "BulkLoadHFile");
+    let actions = Fields(if is_multi { param } else { b"" }).filter(|(field, _)| *field == 1);
+    let actions = actions.map(|(_, action)| match action {
+        Value::Bytes(action) => action,
+        Value::Number => b"",
+    });
+    let single = (names_regions && !is_multi).then_some(param);
+    actions.chain(single).filter_map(|message| match Fields(message).next() {
+        Some((1, Value::Bytes(specifier))) => Fields(specifier).find_map(|(field, value)| match value {
+            Value::Bytes(name) if field == 2 => Some(name),
+            _ => None,
+        }),
+        _ => None,
+    })
 }
 
 /// Fields of a message in order, until the bytes end or make no sense. A last field of bytes may be cut off.
@@ -203,6 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn the_regions_that_a_call_names() {
+        let named = |method: &str, message: &dyn Fn() -> Vec<u8>| -> Vec<String> {
+            let param = message();
+            regions_of(method, &param).map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        let get = pb::GetRequest { region: specifier("t,,1.x."), get: pb::Get::default() };
+        assert_eq!(named("Get", &|| get.encode_to_vec()), ["t,,1.x."]);
+        assert!(named("CleanupBulkLoad", &|| get.encode_to_vec()).is_empty(), "its message is another one");
+        let next = pb::ScanRequest { scanner_id: Some(7), ..Default::default() };
+        assert!(named("Scan", &|| next.encode_to_vec()).is_empty());
+        let mut multi = multi_of("t,,1.x.", 2, 1);
+        multi.region_action.extend(multi_of("t,b,1.y.", 0, 1).region_action);
+        assert_eq!(named("Multi", &|| multi.encode_to_vec()), ["t,,1.x.", "t,b,1.y."]);
+    }
+
+    #[test]
     fn any_bytes_have_a_class() {
         let mut random = 0x9e37_79b9_7f4a_7c15u64;
         for len in 0..200 {
@@ -213,6 +249,7 @@ mod tests {
             }
             for method in ["Get", "Scan", "Multi", "Mutate", ""] {
                 class_of(&CallHead { method, priority: 0, param: &param });
+                regions_of(method, &param).for_each(drop);
             }
         }
     }

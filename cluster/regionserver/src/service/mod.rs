@@ -7,6 +7,7 @@
 //! [`DiskPool`]: crate::calls::pool::DiskPool
 
 mod admin;
+mod arriving;
 mod backup;
 mod bulk_load;
 mod class;
@@ -54,9 +55,25 @@ impl ClientService {
     pub fn new(server: Arc<RegionServer>) -> ClientService {
         ClientService { server }
     }
+}
 
-    fn dispatch(&self, call: Call) -> Outcome {
-        let server = &self.server;
+impl RegionServer {
+    /// Carries out a call of a client, on a network thread.
+    fn carry_out(self: &Arc<RegionServer>, call: Call) -> Outcome {
+        if !call.is_traced {
+            return self.dispatch(call);
+        }
+        let terms = call.terms();
+        let ((outcome, waits), lookups) = Lookups::of(|| Tally::of(|| self.dispatch(call)));
+        self.slow_calls.note(&terms, |noted| {
+            noted.on_thread = waits;
+            noted.lookups = lookups;
+        });
+        outcome
+    }
+
+    fn dispatch(self: &Arc<RegionServer>, call: Call) -> Outcome {
+        let server = self;
         let started_ns = server.env.clock.monotonic_ns();
         if !matches!(call.method.as_str(), "Get" | "Mutate" | "Multi" | "Scan") {
             server.counters.others.add(1);
@@ -89,16 +106,19 @@ impl Service for ClientService {
         if let Err(error) = server.check_call(&call.connection) {
             return Outcome::Ready(Err(error));
         }
-        if call.is_traced {
-            let terms = call.terms();
-            let ((outcome, waits), lookups) = Lookups::of(|| Tally::of(|| self.dispatch(call)));
-            server.slow_calls.note(&terms, |noted| {
-                noted.on_thread = waits;
-                noted.lookups = lookups;
-            });
-            return outcome;
+        if let Some(awaited) = server.awaited_by(&call) {
+            let server = server.clone();
+            return Outcome::Later(Box::pin(async move {
+                server.wait_for_arrivals(&call, awaited).await?;
+                let outcome = server.carry_out(call);
+                server.drive_logs(); // nobody else does for a call that comes late
+                match outcome {
+                    Outcome::Ready(result) => result,
+                    Outcome::Later(later) => later.await,
+                }
+            }));
         }
-        self.dispatch(call)
+        server.carry_out(call)
     }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {

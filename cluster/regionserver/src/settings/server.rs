@@ -90,6 +90,9 @@ pub struct RegionServerSettings {
     /// flushes or of the master's orders has work and has not come on with it; 0: it does not
     /// (`halcyon.regionserver.progress.timeout`).
     pub stuck_time_max: Duration,
+    /// A call to a region that is being opened, or will be after a move, waits for that; 0: it is refused at once, as in HBase
+    /// (`halcyon.regionserver.opening.wait`).
+    pub arrival_wait_max: Duration,
     /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
     pub flush_period: Duration,
     /// Flushes at the same time (`hbase.hstore.flusher.count`).
@@ -226,6 +229,7 @@ impl Default for RegionServerSettings {
             snapshot_time_max: Duration::from_secs(5 * 60),
             flush_table_time_max: Duration::from_secs(60),
             stuck_time_max: Duration::from_secs(15),
+            arrival_wait_max: Duration::from_secs(1),
             flush_period: Duration::from_secs(3600),
             flush_threads_count: 2,
             wal_sync: SyncMode::Fsync,
@@ -480,6 +484,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "The same for a flush of a table.";
             Restart, "halcyon.regionserver.progress.timeout", "ms", Millis, stuck_time_max,
                 "A server of a cluster ends itself when a thread that it needs is stuck for so long ([Cluster](CLUSTER.md#stuck-threads)); 0: it does not. `halcyon regionserver` only.";
+            Restart, "halcyon.regionserver.opening.wait", "ms", Millis, arrival_wait_max,
+                "A call to a region that is being opened, or will be after a move, waits for that, up to half of its own timeout. From so long after the beginning of an opening on, calls are refused at once, as HBase does it; 0: always.";
             Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
                 "Flushes at the same time.";
             Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,

@@ -194,6 +194,7 @@ pub struct Shared {
     pub refusals: Mutex<VecDeque<RpcError>>,
     pub region: Mutex<Option<Region>>,
     pub regions_asked: Mutex<Vec<pb::GetRegionInfoRequest>>,
+    pub warmed_up: Mutex<Vec<RegionInfo>>,
     /// By row, family and qualifier.
     pub rows: Mutex<BTreeMap<(Bytes, Bytes, Bytes), Cell>>,
     pub multis: Mutex<Vec<pb::MultiRequest>>,
@@ -272,6 +273,12 @@ impl Admin {
             "GetOnlineRegion" => {
                 let region_info = vec![region("").to_pb(), RegionInfo::meta().to_pb()];
                 Ok(Reply::message(&pb::GetOnlineRegionResponse { region_info }))
+            }
+            "WarmupRegion" => {
+                let request = pb::WarmupRegionRequest::decode(call.param.clone()).unwrap();
+                let region = RegionInfo::from_pb(&request.region_info).unwrap();
+                self.0.warmed_up.lock().unwrap().push(region);
+                Ok(Reply::message(&pb::WarmupRegionResponse {}))
             }
             method => Err(RpcError::unknown_method(method)),
         }

@@ -18,7 +18,7 @@ fn evict(server: &RegionServer, request: pb::ClearRegionBlockCacheRequest) -> Re
     let before = server.resources.cache.stats();
     let (mut evicted, mut exception) = (0, Vec::new());
     for specifier in request.region {
-        match server.regions.find(&specifier) {
+        match server.regions.find_for_admin(&specifier) {
             Ok(online) => evicted += online.region.evict_blocks(),
             Err(error) => exception.push(pb::RegionExceptionMessage {
                 region: specifier,

@@ -19,7 +19,7 @@ pub(super) fn compact(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, 
         compact_mob_files(server, &table, request.major()).map_err(|error| errors::to_rpc(&error))?;
         return Ok(Reply::message(&pb::CompactRegionResponse::default()));
     }
-    let online = server.regions.find(&request.region)?;
+    let online = server.regions.find_for_admin(&request.region)?;
     if server.quotas.forbids_compactions(online.region.table().name()) {
         let text = "Compactions on this region are disabled due to a space quota violation.";
         return Err(RpcError::do_not_retry(text));

@@ -17,7 +17,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn flush(server: &RegionServer, request: &pb::FlushRegionRequest) -> Result<Reply, RpcError> {
-    let online = server.regions.find(&request.region)?;
+    let online = server.regions.find_for_admin(&request.region)?;
     let last_flush_ms = || online.region.stats().last_flush_ms.max(0) as u64;
     let mut flushed = None;
     if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {

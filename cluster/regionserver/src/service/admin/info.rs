@@ -30,7 +30,7 @@ fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Res
             ..Default::default()
         }));
     }
-    let online = server.regions.find(&request.region)?;
+    let online = server.regions.find_for_admin(&request.region)?;
     let info = online.region.info();
     let state = request.compaction_state().then(|| {
         let state = crate::metrics::load::compaction_state(&online, &online.region.stats());
@@ -50,7 +50,7 @@ fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Res
 /// Paths of the files of a region, or of some of its families.
 pub(super) fn store_files(server: &RegionServer, call: &Call) -> Result<Reply, RpcError> {
     let request: pb::GetStoreFileRequest = decode(&call.method, call.param.clone())?;
-    let online = server.regions.find(&request.region)?;
+    let online = server.regions.find_for_admin(&request.region)?;
     let files = online.region.store_files(&request.family).map_err(|error| errors::to_rpc(&error))?;
     let store_file = files.iter().map(|file| file.display().to_string()).collect();
     Ok(Reply::message(&pb::GetStoreFileResponse { store_file }))
