@@ -92,9 +92,12 @@ final class ReadSteps {
     });
   }
 
-  /** Where a row is cut into results depends on what a cell weighs in the server's memory. */
+  /**
+   * Where a row is cut into results depends on what a cell weighs in the server's memory. HBase also cuts one when it has read so much with
+   * positioned reads that it goes over to a stream.
+   */
   private static boolean isCutBySize(Scan scan) {
-    return scan.getAllowPartialResults() && scan.getMaxResultSize() > 1;
+    return scan.getAllowPartialResults() && scan.getMaxResultSize() != 1;
   }
 
   /** The rows of a scan whose results may be parts of rows. */
@@ -154,15 +157,17 @@ final class ReadSteps {
     }
   }
 
-  /** Whether a row may go on behind a batch depends on cells that are there and hidden. */
+  /** Whether a row may go on behind a part depends on cells that are there and hidden, unless their file or memstore is left out. */
   private static Result withoutHint(Scan scan, Result result) {
-    if (result == null || result.isEmpty() || scan.getBatch() <= 0) return result;
+    boolean isHint = scan.getBatch() > 0 || scan.getAllowPartialResults();
+    if (result == null || result.isEmpty() || !isHint) return result;
     return Result.create(result.rawCells());
   }
 
   /** Reads what is committed: HBase's other isolation level shows what is written meanwhile. */
   private static Scan interrupting(long seed, Model.Shape shape) throws IOException {
-    return oneScan(seed, shape).setCaching(1).setMaxResultSize(-1).setIsolationLevel(IsolationLevel.READ_COMMITTED);
+    return oneScan(seed, shape).setCaching(1).setMaxResultSize(-1).setAllowPartialResults(false)
+        .setIsolationLevel(IsolationLevel.READ_COMMITTED);
   }
 
   private static Put onePut(long seed, Model.Shape shape) {

@@ -63,6 +63,16 @@ final class ScanFacts {
     expect("a b", g.rowsOf(new Scan().setMaxResultSize(1)));
   }
 
+  @Fact("a result is a part if its row has more cells")
+  static void flagsOfParts(Ground g) throws Exception {
+    wide(g);
+    StringBuilder flags = new StringBuilder();
+    try (ResultScanner scanner = g.table.getScanner(new Scan().setMaxResultSize(1).setAllowPartialResults(true))) {
+      for (Result result : scanner) flags.append(result.mayHaveMoreCellsInRow() ? " part" : " end");
+    }
+    expect(" part part part part end part part part part end", flags.toString());
+  }
+
   @Fact("limits of a family leave out cells of each family of a row by itself")
   static void limitsOfFamilies(Ground g) throws Exception {
     wide(g);
