@@ -30,6 +30,7 @@
 #              ROWS=, THREADS=, FAULTS=0 without kills
 # make cluster-migrate    the same with a cluster of Halcyon, of which two region servers and a master are killed; 3 minutes
 # make backup-test        HBase's backup tool against a standalone server, its answers compared with those of HBase 2.6.4; some minutes
+# make cluster-backup     the same in clusters of several servers, under a master of Halcyon and under HBase's
 # make accumulo-test      tables of a real Accumulo 2.1.4 are imported, and each cell is compared; fetches it through Maven; ROWS=, HBASE=1
 # make shadow-test        HBase's clients through the proxy of halcyon shadow, and their reads replayed against HBase 2.6.4 and Halcyon;
 #              ROWS=, ROUNDS=, CLIENTS=1 with all clients of testing/compat, PAGE=file to keep the page
@@ -106,7 +107,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -239,6 +240,9 @@ migrate-test: build
 
 cluster-migrate: build
 	HALCYON="$(HALCYON)" testing/cluster/migrate.sh
+
+cluster-backup: build
+	HALCYON="$(HALCYON)" testing/cluster/backup-test.sh
 
 backup-test: build
 	HALCYON="$(HALCYON)" testing/compat/backup.sh

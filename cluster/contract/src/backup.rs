@@ -21,6 +21,7 @@ const SESSION_ROWS: &[u8] = b"session:";
 const BULK_ROWS: &[u8] = b"bulk:";
 const SESSION_FAMILY: &[u8] = b"session";
 const META_FAMILY: &[u8] = b"meta";
+const LOG_ROLL: &[u8] = b"rs-log-ts";
 
 /// `backup:system`.
 pub fn backup_table_name() -> TableName {
@@ -39,10 +40,39 @@ pub enum BulkLoadState {
     Loaded,
 }
 
+/// Where a region server reads and writes these tables. *Thread safety*: shared freely. *Blocking*.
+pub trait BackupBooks: Send + Sync {
+    /// All rows of a table; `None`: there is no such table.
+    fn rows(&self, table: &TableName) -> Result<Option<Vec<Vec<Cell>>>>;
+
+    /// Writes cells into a table. After an error a part may be there.
+    fn put(&self, table: &TableName, cells: Vec<Cell>) -> Result<()>;
+}
+
+/// So often WALs are rolled for a backup: a log that keeps a spare file gives it the next higher number, so what is the current
+/// file of a server is certain only for numbers that were there two rolls ago.
+pub const BACKUP_ROLLS_COUNT: usize = 2;
+
+/// The highest number of the WALs with these file names; those of meta do not count.
+pub fn last_wal_number<'a>(names: impl Iterator<Item = &'a str>) -> Option<i64> {
+    names.filter_map(|name| name.rsplit_once('.')?.1.parse().ok()).max()
+}
+
+/// The number that [`log_roll_cell`] has noted of a server. `rows` are those of `backup:system`.
+pub fn noted_log_roll(rows: &[Vec<Cell>], backup_root: &str, server: &ServerName) -> Option<i64> {
+    let row = log_roll_row(backup_root, server);
+    let cells = rows.iter().flatten().filter(|cell| cell.row() == row && cell.qualifier() == LOG_ROLL);
+    cells.filter_map(|cell| cell.value().try_into().ok().map(i64::from_be_bytes)).next()
+}
+
+fn log_roll_row(backup_root: &str, server: &ServerName) -> Vec<u8> {
+    [b"rslogts:", backup_root.as_bytes(), &[0], server.address().as_bytes()].concat()
+}
+
 /// Notes that WALs of a server up to this number take no more edits, for the backups in a directory.
 pub fn log_roll_cell(backup_root: &str, server: &ServerName, number: i64) -> Cell {
-    let row = [b"rslogts:", backup_root.as_bytes(), &[0], server.address().as_bytes()].concat();
-    Cell::put(&row, META_FAMILY, b"rs-log-ts", LATEST_TIMESTAMP, &number.to_be_bytes())
+    let row = log_roll_row(backup_root, server);
+    Cell::put(&row, META_FAMILY, LOG_ROLL, LATEST_TIMESTAMP, &number.to_be_bytes())
 }
 
 /// Notes a file that a region gets by a bulk load. `path` is the one in the region.

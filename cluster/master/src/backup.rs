@@ -13,7 +13,8 @@ use std::collections::HashSet;
 
 use halcyon_cell::{Cell, Error, Result};
 use halcyon_contract::{
-    Backups, backup_bulk_table_name, backup_table_name, bulk_loaded_files, log_roll_cell, needs_wal,
+    BACKUP_ROLLS_COUNT, Backups, backup_bulk_table_name, backup_table_name, bulk_loaded_files,
+    last_wal_number, log_roll_cell, needs_wal,
 };
 use halcyon_env::DirEntry;
 use halcyon_proto::pb;
@@ -28,10 +29,6 @@ use crate::state::{MasterState, TableState};
 
 /// The procedure of `ExecProcedure`.
 pub(crate) const ROLL_SIGNATURE: &str = "rolllog-proc";
-/// So often WALs are rolled: a log that keeps a spare file gives it the next higher number, so what is the current file of a
-/// server is certain only for numbers that were there two rolls ago.
-const ROLLS_COUNT: usize = 2;
-
 /// Rolls the WALs of all servers for the backups in the directory that the description names. *Blocking*.
 pub(crate) fn roll_logs(
     core: &MasterState,
@@ -50,7 +47,7 @@ fn roll(core: &MasterState, backup_root: &str) -> Result<()> {
         // Of a server that dies meanwhile all WALs are split, and found in `oldWALs` by the tool.
         let Some(server) = core.cluster.servers.get(&name) else { continue };
         let Some(number) = last_number(core, &name)? else { continue };
-        for _ in 0..ROLLS_COUNT {
+        for _ in 0..BACKUP_ROLLS_COUNT {
             server.roll_wals()?;
         }
         info!(server = %name, number, backup_root, "WALs were rolled for a backup");
@@ -64,9 +61,7 @@ fn last_number(core: &MasterState, server: &ServerName) -> Result<Option<i64>> {
     let wals = &core.cluster.wals;
     let dir = layout::wals_dir(&wals.root).join(server.to_string());
     let files = list(&*wals.env.fs, &dir)?;
-    let number =
-        |file: &DirEntry| file.name.rsplit_once('.').and_then(|(_, number)| number.parse::<i64>().ok());
-    Ok(files.iter().filter_map(number).max())
+    Ok(last_wal_number(files.iter().map(|file| &*file.name)))
 }
 
 /// Names of WALs in `oldWALs` that an incremental backup is still to copy; all if that cannot be told. *Blocking*.

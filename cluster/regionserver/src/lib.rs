@@ -26,6 +26,7 @@
 //! `docs/CONFIGURATION.md` is written anew by a test of `programs/halcyon`.
 
 mod background;
+mod backup;
 mod calls;
 mod convert;
 mod coprocessors;
@@ -58,7 +59,9 @@ pub use metrics::op_times::{Op, TableTimes};
 pub use quotas::QuotaSettings;
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
-pub use remote::{BarrierWork, CallMaster, FindMaster, MasterLink, RemoteMaster, RemoteQuotas, Version};
+pub use remote::{
+    BarrierWork, CallMaster, ClusterBooks, FindMaster, MasterLink, RemoteMaster, RemoteQuotas, Version,
+};
 pub use replication::{
     BarriersFuture, OpenSourceFiles, ReadBarriers, SinkStats, SourceStats, cluster_id_of,
     has_replication_queue,

@@ -21,11 +21,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::{QuotaSource, RegionFiles, RegionServerStatus};
+use halcyon_contract::{BackupBooks, QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_env::vitals::{StuckThread, Vitals};
 use halcyon_memstore::ChunkPool;
@@ -87,6 +87,8 @@ pub struct RegionServer {
     pub(crate) sources: Arc<Sources>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) coprocessors: Coprocessors,
+    /// Not set: all regions of these tables are here.
+    backup_books: OnceLock<Arc<dyn BackupBooks>>,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -206,6 +208,7 @@ impl RegionServer {
             sink: Arc::new(Sink::new(&name, env.clock.now_ms())),
             sources: sources.clone(),
             quotas: shared.quotas.clone(),
+            backup_books: OnceLock::new(),
             info_port: AtomicU16::new(0),
             background,
             online,
@@ -269,6 +272,21 @@ impl RegionServer {
     /// Where to report what the master decides about. Without a master regions grow without end. The first one stays.
     pub fn report_to(&self, master: Weak<dyn RegionServerStatus>) {
         self.background.splits.report_to(master);
+    }
+
+    /// Where this server reads and writes what HBase's `backup` tool needs of it; by default in its own regions. The first one
+    /// stays.
+    pub fn keep_backup_books(&self, books: Arc<dyn BackupBooks>) {
+        let _ = self.backup_books.set(books);
+    }
+
+    pub(crate) fn backup_books(&self) -> Option<&Arc<dyn BackupBooks>> {
+        self.backup_books.get()
+    }
+
+    /// The directory of this server's WALs, and the file system that it is in.
+    pub(crate) fn wal_place(&self) -> (&Env, &Path) {
+        (self.resources.wals().0, &self.wal_dir)
     }
 
     /// Where the quotas of the cluster are read from. The first one stays.

@@ -7,14 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use halcyon_cell::Result;
-use halcyon_contract::{BarrierKind, BarrierProcedure, Cancelled, ProcedureMember};
+use halcyon_cell::{Cell, Result};
+use halcyon_contract::{
+    BackupBooks, BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, backup_table_name,
+    last_wal_number, log_roll_cell, noted_log_roll,
+};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{Fault, Operation};
 use halcyon_proto::pb;
 use halcyon_proto::pb::snapshot_description::Type;
 use halcyon_regionserver::{BarrierWork, RegionServerSettings};
-use halcyon_schema::{RegionInfo, layout};
+use halcyon_schema::{RegionInfo, TableName, layout};
+use parking_lot::Mutex;
 use prost::Message;
 
 fn run_until(lab: &Lab, kind: BarrierKind, instance: &str, data: &[u8], cancelled: &Cancelled) -> Result<()> {
@@ -145,7 +149,7 @@ fn a_flush_takes_all_families_or_those_that_are_named() {
 }
 
 #[test]
-fn garbage_and_backups_are_refused_with_a_sentence() {
+fn garbage_is_refused_with_a_sentence() {
     let lab = Lab::new();
     let refused = |kind, instance: &str, data: &[u8]| why(run(&lab, kind, instance, data));
     let garbage = b"\xff\xff\xff";
@@ -162,7 +166,57 @@ fn garbage_and_backups_are_refused_with_a_sentence() {
     let upwards = described(&snapshot("..", "t", Type::Flush));
     assert!(refused(BarrierKind::Snapshot, "..", &upwards).contains("no name of a snapshot"));
     assert!(run(&lab, BarrierKind::Snapshot, "s", &described(&snapshot("s", "", Type::Flush))).is_err());
-    assert!(refused(BarrierKind::RollLogs, "rolllog", b"hdfs://backup").contains("backup:system"));
+    assert!(refused(BarrierKind::RollLogs, "rolllog", b"hdfs://backup").contains("hbase.backup.enable"));
+}
+
+/// `backup:system` in a cluster.
+#[derive(Default)]
+struct Books {
+    cells: Mutex<Option<Vec<Cell>>>,
+}
+
+impl BackupBooks for Books {
+    fn rows(&self, table: &TableName) -> Result<Option<Vec<Vec<Cell>>>> {
+        assert_eq!(*table, backup_table_name());
+        Ok(self.cells.lock().as_ref().map(|cells| cells.iter().map(|cell| vec![cell.clone()]).collect()))
+    }
+
+    fn put(&self, table: &TableName, cells: Vec<Cell>) -> Result<()> {
+        assert_eq!(*table, backup_table_name());
+        self.cells.lock().as_mut().expect("it was read before").extend(cells);
+        Ok(())
+    }
+}
+
+#[test]
+fn wals_are_rolled_for_a_backup_and_the_last_one_is_noted() {
+    let settings = RegionServerSettings { backup_enabled: true, ..settings() };
+    let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
+    let books = Arc::new(Books::default());
+    lab.server.keep_backup_books(Arc::clone(&books) as Arc<dyn BackupBooks>);
+    let name = lab.server.server_name().clone();
+    let dir = layout::wals_dir(Path::new(ROOT)).join(name.to_string());
+    let files = || lab.fs.list(&dir).unwrap().into_iter().map(|file| file.name).collect::<Vec<_>>();
+    let last = || last_wal_number(files().iter().map(|name| &**name)).expect("there is one");
+    let roll = || run(&lab, BarrierKind::RollLogs, "rolllog", b"hdfs://backup");
+    assert!(why(roll()).contains("there is no table backup:system"));
+    *books.cells.lock() = Some(Vec::new());
+    lab.put("r", "q", "v");
+    let before = last();
+    roll().unwrap();
+    assert!(last() > before, "{} follows {before}", last());
+    let noted =
+        || books.cells.lock().as_ref().unwrap().iter().map(|cell| vec![cell.clone()]).collect::<Vec<_>>();
+    assert_eq!(noted_log_roll(&noted(), "hdfs://backup", &name), Some(before));
+    assert_eq!(noted_log_roll(&noted(), "hdfs://other", &name), None);
+    // An order that comes late does not take back what a later one has noted.
+    *books.cells.lock() = Some(vec![log_roll_cell("hdfs://backup", &name, i64::MAX)]);
+    roll().unwrap();
+    assert_eq!(noted().len(), 1);
+    assert!(
+        why(run(&lab, BarrierKind::RollLogs, "rolllog", b"\xff"))
+            .contains("the root directory of the backup")
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Membership, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
-    AdminService, BarrierWork, ClientService, JvmSurroundings, MasterLink, RegionServer,
+    AdminService, BarrierWork, ClientService, ClusterBooks, JvmSurroundings, MasterLink, RegionServer,
     RegionServerSettings, RemoteMaster, RemoteQuotas, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
@@ -147,6 +147,10 @@ async fn serve(
     };
     traces::warn_of_variables(&settings.traces);
     let traces = shown.traces.clone();
+    if settings.regionserver.backup_enabled {
+        let books = ClusterBooks::new(Handle::current(), registry.clone());
+        started.region_server.keep_backup_books(Arc::new(books));
+    }
     // It reads and reports as long as it lives.
     let _quotas = RemoteQuotas::start(&started.region_server, quota_link, Handle::current(), registry)
         .map_err(|error| error.to_string())?;

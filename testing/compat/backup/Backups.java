@@ -1,6 +1,6 @@
 // Backups HBASE_SITE_DIRECTORY ROOT_DIRECTORY WORK_DIRECTORY
 //
-// HBase's own backup tool against a running server, whose root directory is local: full and incremental backups, restores, merges,
+// HBase's own backup tool against a running cluster. ROOT_DIRECTORY is a local path, or an address of HDFS: full and incremental backups, restores, merges,
 // sets, history. Prints answers. Ids and times are replaced, so that answers of two servers can be compared.
 
 import java.io.ByteArrayOutputStream;
@@ -9,8 +9,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
-import java.util.Comparator;
 import java.util.List;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -20,6 +18,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.KeyValue;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.backup.BackupDriver;
 import org.apache.hadoop.hbase.backup.RestoreDriver;
@@ -49,7 +48,7 @@ public class Backups {
   private static Configuration conf;
   private static Connection connection;
   private static Admin admin;
-  private static Path root;
+  private static org.apache.hadoop.fs.Path root;
   private static Path work;
   private static PrintStream out;
   private static final List<String> ids = new ArrayList<>();
@@ -61,7 +60,7 @@ public class Backups {
       conf.addResource(name);
     }
     conf.addResource(new org.apache.hadoop.fs.Path("file://" + arguments[0] + "/hbase-site.xml"));
-    root = Path.of(arguments[1]);
+    root = new org.apache.hadoop.fs.Path(arguments[1]);
     work = Path.of(arguments[2]);
     connection = ConnectionFactory.createConnection(conf);
     admin = connection.getAdmin();
@@ -210,35 +209,50 @@ public class Backups {
   // WALs that no backup has stay, however old. That others go is not asked: HBase archives a WAL later than Halcyon does.
   private static void retention(String backups) throws Exception {
     put(T1, 0, 30, "six");
-    // the one that has these edits
-    var last = List.of(Collections.max(logs("WALs"), Comparator.comparingLong(name -> Long.parseLong(name.substring(name.lastIndexOf('.') + 1)))));
-    admin.rollWALWriter(admin.getRegionServers().iterator().next());
+    // those that have these edits: the last one of each server
+    var last = new TreeMap<String, String>();
+    for (String name : logs("WALs")) {
+      last.merge(name.substring(0, name.lastIndexOf('.')), name, (a, b) -> number(a) < number(b) ? b : a);
+    }
+    rollAll();
     admin.flush(T1);
     admin.flush(T2);
     for (TableName name : admin.listTableNames()) {
       admin.flush(name);
     }
     Thread.sleep(1000);
-    admin.rollWALWriter(admin.getRegionServers().iterator().next());
+    rollAll();
     Thread.sleep(15_000); // the cleaner has been there several times
     var kept = new TreeSet<>(logs("oldWALs"));
     kept.addAll(logs("WALs"));
-    say("WALs with edits that no backup has", kept.containsAll(last) ? "are kept" : "are gone");
+    say("WALs with edits that no backup has", kept.containsAll(last.values()) ? "are kept" : "are gone");
     say("incremental for the WALs", tool(new BackupDriver(), "create", "incremental", backups, "-t", "t1,shop:t2"));
     // shop:t2 has a backup in the other directory, too, which has not copied the WALs either
     say("incremental elsewhere", tool(new BackupDriver(), "create", "incremental", "file://" + work.resolve("other"), "-t", "shop:t2"));
     ids.remove(ids.size() - 1);
   }
 
+  private static void rollAll() throws Exception {
+    for (ServerName server : admin.getRegionServers()) {
+      admin.rollWALWriter(server);
+    }
+  }
+
+  private static long number(String log) {
+    return Long.parseLong(log.substring(log.lastIndexOf('.') + 1));
+  }
+
   private static List<String> logs(String below) throws Exception {
     var names = new ArrayList<String>();
-    Path dir = root.resolve(below);
-    if (Files.exists(dir)) {
-      try (var files = Files.walk(dir)) {
-        files.filter(Files::isRegularFile).map(file -> file.getFileName().toString())
-            .filter(name -> !name.endsWith(".meta") && !name.startsWith(".") && name.contains("%2C") && !name.contains("masterLocalRegion")
-                && !name.endsWith("$masterlocalwal$"))
-            .forEach(names::add);
+    var dir = new org.apache.hadoop.fs.Path(root, below);
+    var fs = dir.getFileSystem(conf);
+    if (fs.exists(dir)) {
+      for (var files = fs.listFiles(dir, true); files.hasNext();) {
+        var name = files.next().getPath().getName();
+        if (!name.endsWith(".meta") && !name.startsWith(".") && name.contains("%2C") && !name.contains("masterLocalRegion")
+            && !name.endsWith("$masterlocalwal$")) {
+          names.add(name);
+        }
       }
     }
     return names;

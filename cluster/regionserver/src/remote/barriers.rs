@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `online-snapshot` | name of the snapshot | `SnapshotDescription` | flush, manifest of each region |
 //! | `flush-table-proc` | table | nothing, or `NameStringPair` with families | flush each region |
-//! | `rolllog-proc` | `rolllog` | root directory of the backup | refused |
+//! | `rolllog-proc` | `rolllog` | root directory of the backup | new WALs, a note of the last one before |
 //!
 //! Regions are those that are open here when the work begins. If one has moved meanwhile, HBase's master finds it missing
 //! in the snapshot. A flush needs no more of a region that was closed, because that has flushed it.
@@ -13,6 +13,7 @@
 //! `FlushTableSubprocedure` and `LogRollBackupSubprocedure` of HBase 2.6.4.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -24,10 +25,12 @@ use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
 
 use super::snapshots;
-use crate::RegionServer;
+use crate::{RegionServer, backup};
 
 /// Regions that are flushed at the same time for one procedure (HBase: `hbase.snapshot.region.concurrentTasks`, 3).
 const THREADS_COUNT: usize = 3;
+/// HBase: `LogRollRegionServerProcedureManager.BACKUP_TIMEOUT_MILLIS_DEFAULT`.
+const ROLL_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A server that takes part in such procedures. *Thread safety*: all methods from any thread.
 pub struct BarrierWork {
@@ -79,6 +82,20 @@ impl BarrierWork {
         };
         Ok(Subprocedure { time_max: self.server.settings.flush_table_time_max, work: Box::new(work) })
     }
+
+    fn roll_logs(&self, procedure: &BarrierProcedure) -> Result<Subprocedure> {
+        if !self.server.settings.backup_enabled {
+            return Err(Error::invalid(
+                "a Halcyon server rolls its WALs for backups with hbase.backup.enable only",
+            ));
+        }
+        let backup_root = std::str::from_utf8(&procedure.data)
+            .map_err(|error| Error::invalid(format!("the root directory of the backup: {error}")))?
+            .to_string();
+        let server = Arc::clone(&self.server);
+        let work = move |_: &Cancelled| backup::roll_logs(&server, &backup_root);
+        Ok(Subprocedure { time_max: ROLL_TIME_MAX, work: Box::new(work) })
+    }
 }
 
 impl ProcedureMember for BarrierWork {
@@ -86,10 +103,7 @@ impl ProcedureMember for BarrierWork {
         match procedure.kind {
             BarrierKind::Snapshot => self.snapshot(procedure),
             BarrierKind::FlushTable => self.flush_table(procedure),
-            BarrierKind::RollLogs => Err(Error::invalid(
-                "a Halcyon server takes no part in HBase's backups: it does not write into the table backup:system which WALs \
-                 belong to a backup",
-            )),
+            BarrierKind::RollLogs => self.roll_logs(procedure),
         }
     }
 }

@@ -7,6 +7,7 @@
 //!                                                    snapshots.rs   those of snapshots
 //! master ──znodes──> halcyon-zookeeper ──────────────> barriers.rs   snapshots and flushes for clients before 2.6
 //! hbase:quota ──halcyon-client──> quotas.rs                           limits; sizes of regions for the master
+//! backup:system <──halcyon-client── books.rs                           bulk loads, WALs that a backup is to have
 //! master <──RegionServerStatusService── link.rs      startup, reports, transitions, ends of procedures
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! `HRegionServer.reportRegionStateTransition` of HBase 2.6.4.
 
 mod barriers;
+mod books;
 mod callables;
 mod executor;
 mod link;
@@ -31,6 +33,7 @@ mod snapshots;
 mod transits;
 
 pub use barriers::BarrierWork;
+pub use books::ClusterBooks;
 pub use link::{CallMaster, FindMaster, MasterLink, Version};
 pub use quotas::RemoteQuotas;
 pub use reports::RemoteMaster;

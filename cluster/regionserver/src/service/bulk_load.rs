@@ -21,10 +21,10 @@ use halcyon_region::{BulkLoad, BulkLoadFile, BulkLoadOutcome};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use halcyon_schema::{ClusterId, layout};
 
-use super::{Waits, backup, decode, ready};
-use crate::RegionServer;
+use super::{Waits, decode, ready};
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
+use crate::{RegionServer, backup};
 
 /// HBase: `HConstants.BULKLOAD_STAGING_DIR_NAME`.
 const STAGING: &str = "staging";

@@ -8,7 +8,6 @@
 
 mod admin;
 mod arriving;
-mod backup;
 mod bulk_load;
 mod class;
 mod exec_service;
