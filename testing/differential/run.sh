@@ -46,8 +46,8 @@ hbase_fetch
 "${JAVA}c" -nowarn -Xlint:-options -cp "$HBASE_LIB/*" -d "$DIR/classes" "$HERE"/src/halcyon/differential/*.java 2> "$DIR/javac.log" ||
   { cat "$DIR/javac.log" >&2; exit 70; }
 
-# No file is compacted unless the script says so: when a server does it by itself depends on time.
-COMMON="hbase.hstore.compaction.min=1000 hbase.hstore.blockingStoreFiles=10000 hbase.hregion.majorcompaction=0"
+# No file is compacted or dropped unless the script says so: when a server does it by itself depends on time.
+COMMON="hbase.hstore.compaction.min=1000 hbase.hstore.blockingStoreFiles=10000 hbase.hregion.majorcompaction=0 hbase.store.delete.expired.storefile=false"
 HBASE_PROPERTIES="$COMMON hbase.regionserver.handler.count=10 hbase.snapshot.enabled=true hbase.client.scanner.timeout.period=5000 ${HBASE_PROPERTIES:-}"
 hbase_start "$DIR/first" "$DIR/first-root"
 ZOOKEEPER="$HBASE_ZK"
