@@ -128,6 +128,7 @@ impl Master {
             cluster_id,
             meta_place: RwLock::new(meta_place),
             meta_descriptor: RwLock::new(meta_descriptor),
+            targets: Mutex::default(),
             meta_replicas: RwLock::new(cluster.coordination.meta_replicas_last()),
             meta_replicas_changing: Mutex::new(()),
             meta_opening: Mutex::new(()),

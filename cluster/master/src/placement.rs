@@ -93,6 +93,25 @@ impl MasterState {
         known.filter(|known| may_be_open(known.state)).filter_map(|known| known.server.clone()).collect()
     }
 
+    /// A server for a region that moves, chosen before the region is closed. None if only the server that has it may get it. Moves that
+    /// choose at the same time see each other's choices, until [`MasterState::forget_target`].
+    pub(crate) fn choose_target(&self, region: &RegionInfo, from: Option<&ServerName>) -> Option<ServerName> {
+        let mut targets = self.targets.lock();
+        let mut chooser = Chooser::with_targets(self, &targets).ok()?;
+        if let Some(from) = from {
+            chooser = chooser.without(from);
+        }
+        let others = self.servers_of_others(region);
+        let chosen = chooser.choose(&self.scope_of(region.table()), None, None, &others).ok();
+        let chosen = chosen.filter(|server| from != Some(server))?;
+        targets.insert(region.encoded_name().to_string(), chosen.clone());
+        Some(chosen)
+    }
+
+    pub(crate) fn forget_target(&self, region: &RegionInfo) {
+        self.targets.lock().remove(region.encoded_name());
+    }
+
     /// The regions that live servers have open. *Blocking*.
     pub(crate) fn online_regions(&self) -> Result<Vec<RegionInfo>> {
         let mut regions = Vec::new();
@@ -135,13 +154,19 @@ pub(crate) struct Chooser {
 impl Chooser {
     /// `Busy` if there is no server.
     pub(crate) fn new(core: &MasterState) -> Result<Chooser> {
+        Chooser::with_targets(core, &core.targets.lock())
+    }
+
+    fn with_targets(core: &MasterState, targets: &HashMap<String, ServerName>) -> Result<Chooser> {
         let online = core.cluster.servers.online();
         if online.is_empty() {
             return Err(Error::new(ErrorKind::Busy, "there is no region server to open regions on"));
         }
         let mut counts: HashMap<ServerName, usize> = online.into_iter().map(|server| (server, 0)).collect();
         if counts.len() > 1 {
-            count(&core.tables.read(), &mut counts);
+            let tables = core.tables.read();
+            count(&tables, &mut counts);
+            count_targets(&tables, targets, &mut counts);
         }
         let draining = core.cluster.servers.draining().into_iter().collect();
         Ok(Chooser { counts, draining, avoided: None })
@@ -221,6 +246,22 @@ fn count(tables: &Tables, counts: &mut HashMap<ServerName, usize>) {
     for RegionEntry { server, state, .. } in known {
         if let Some(count) = server.as_ref().filter(|_| may_be_open(*state)).and_then(|it| counts.get_mut(it))
         {
+            *count += 1;
+        }
+    }
+}
+
+/// Adds the regions that are about to come to a server, and that [`count`] has not counted there.
+fn count_targets(
+    tables: &Tables,
+    targets: &HashMap<String, ServerName>,
+    counts: &mut HashMap<ServerName, usize>,
+) {
+    for (region, target) in targets {
+        let known = tables.region(region).map(|(_, _, known)| known);
+        let is_there =
+            |known: &RegionEntry| known.server.as_ref() == Some(target) && may_be_open(known.state);
+        if let Some(count) = counts.get_mut(target).filter(|_| known.is_some_and(|known| !is_there(known))) {
             *count += 1;
         }
     }

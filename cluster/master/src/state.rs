@@ -1,7 +1,7 @@
 //! What the master knows: tables, their states and regions, namespaces and switches.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -67,6 +67,8 @@ pub(crate) struct MasterState {
     /// The namespaces that were published last.
     pub(crate) published_namespaces: Mutex<Option<Vec<pb::NamespaceDescriptor>>>,
     pub(crate) tables: RwLock<Tables>,
+    /// Servers that regions move to which are not closed yet, by the regions' encoded names. Taken before `tables`.
+    pub(crate) targets: Mutex<HashMap<String, ServerName>>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
     /// Held while the file is written, so that writers follow each other; readers take `switches` alone.

@@ -650,6 +650,9 @@ fn a_region_moves_to_the_server_that_is_named() {
     let request = pb::MoveRegionRequest { region, dest_server_name: None };
     let _: pb::MoveRegionResponse = c.call("MoveRegion", &request);
     assert_ne!(at(&c), name(2).to_string());
+    let warmed_up = std::mem::take(&mut c.servers.state.lock().warmed_up);
+    let [(server, _)] = &warmed_up[..] else { panic!("{warmed_up:?}") };
+    assert_eq!(at(&c), server.to_string(), "it goes where it was warmed up");
     let region = pb::RegionSpecifier { r#type: 1, value: row.clone().into() };
     let request = pb::MoveRegionRequest { region, dest_server_name: Some(name(9).to_pb()) };
     let refused = answer::<pb::MoveRegionResponse>(&c.service, "MoveRegion", &request).unwrap_err();
@@ -678,10 +681,23 @@ fn a_new_server_gets_its_share_and_a_drained_one_none() {
 
     let meta = c.servers.state.lock().meta.clone().unwrap();
     let request = pb::DecommissionRegionServersRequest { server_name: vec![meta.to_pb()], offload: true };
+    c.servers.state.lock().warmed_up.clear();
+    let before = c.servers.state.lock().online[&meta].len();
     let _: pb::DecommissionRegionServersResponse = c.call("DecommissionRegionServers", &request);
     c.quiet();
     c.settles("t", 9);
     assert_eq!(c.servers.state.lock().online[&meta].len(), 0, "hbase:meta leaves it too");
+    // A step that failed because hbase:meta had moved has done it twice.
+    let warmed_up: BTreeSet<_> = std::mem::take(&mut c.servers.state.lock().warmed_up).into_iter().collect();
+    assert_eq!(warmed_up.len(), before - 1, "all but hbase:meta");
+    for (server, region) in &warmed_up {
+        let state = c.servers.state.lock();
+        assert!(state.online[server].contains_key(region), "{region} was warmed up at {server}");
+    }
+    // Moves at the same time do not all go to the server with the fewest regions.
+    let others = [name(0), name(1), name(2)].into_iter().filter(|server| *server != meta);
+    let [a, b] = others.map(|server| c.servers.regions_at(&server)).collect::<Vec<_>>()[..] else { panic!() };
+    assert!(a.abs_diff(b) <= 2, "{a} and {b} regions");
     let listed: pb::ListDecommissionedRegionServersResponse =
         c.call("ListDecommissionedRegionServers", &pb::ListDecommissionedRegionServersRequest {});
     assert_eq!(listed.server_name, [meta.to_pb()]);

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{
     ATTRIBUTE, Address, DEFAULT, Group, Groups, busy_regions, check_name, group_attribute, move_misplaced,
-    store,
+    store, with_servers,
 };
 use crate::Master;
 use crate::errors;
@@ -341,8 +341,13 @@ fn wait_for_moves(master: &Master, wanted: impl Fn(&RegionInfo, &ServerName) -> 
     let begin_ns = clock.monotonic_ns();
     let mut seen: BTreeSet<RegionInfo> = BTreeSet::new();
     loop {
-        let misplaced = move_misplaced(master, &wanted);
+        // First: what is not busy any more when misplaced regions are looked for is open, and found among them.
         let busy = busy_regions(master);
+        let is_busy = |(region, server): &(RegionInfo, ServerName)| {
+            busy.contains(region.encoded_name()) && wanted(region, server)
+        };
+        seen.extend(with_servers(&master.core).into_iter().filter(is_busy).map(|(region, _)| region));
+        let misplaced = move_misplaced(master, &wanted);
         seen.extend(misplaced.iter().cloned());
         let is_left =
             |region: &&RegionInfo| misplaced.contains(region) || busy.contains(region.encoded_name());

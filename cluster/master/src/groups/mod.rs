@@ -31,7 +31,7 @@ pub(crate) use admin::{
     ServersAndTables, add, balance, move_servers, move_servers_and_tables, move_tables, remove,
     remove_servers, rename, set_configuration,
 };
-pub(crate) use moves::{busy_regions, move_misplaced, moves_of_table};
+pub(crate) use moves::{busy_regions, move_misplaced, moves_of_table, with_servers};
 pub(crate) use scope::Scope;
 pub(crate) use store::load;
 pub(crate) use tables::{adopt, check_namespace, check_new_table, forget, group_attribute};

@@ -28,6 +28,17 @@ pub(crate) fn misplaced(core: &MasterState) -> Vec<(RegionInfo, ServerName)> {
     found
 }
 
+/// The regions of all enabled tables that have, or had, a server.
+pub(crate) fn with_servers(core: &MasterState) -> Vec<(RegionInfo, ServerName)> {
+    let tables = core.tables.read();
+    let enabled = tables.by_name.values().filter(|entry| entry.state == TableState::Enabled);
+    let of_table = |entry: &TableEntry| {
+        let at = |region: RegionInfo| entry.regions[&region].server.clone().map(|server| (region, server));
+        entry.live_regions().into_iter().filter_map(at).collect::<Vec<_>>()
+    };
+    enabled.flat_map(of_table).collect()
+}
+
 fn misplaced_of(core: &MasterState, table: &TableName, entry: &TableEntry) -> Vec<(RegionInfo, ServerName)> {
     if entry.state != TableState::Enabled {
         return Vec::new();

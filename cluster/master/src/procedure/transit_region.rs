@@ -30,7 +30,7 @@ pub(crate) struct TransitRegion {
     action: RegionAction,
     /// Whether the region's state is left unchecked (`override`, `force`).
     force: bool,
-    /// Where a region is to be moved to; any other server if there is none.
+    /// Where a region is to be moved to; if there is none, the first step chooses another server.
     to: Option<ServerName>,
     /// Where it was when the move began.
     from: Option<ServerName>,
@@ -186,6 +186,7 @@ impl Procedure for TransitRegion {
 
     /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED.
     fn undo(&mut self, core: &MasterState) -> Result<()> {
+        core.forget_target(&self.region);
         let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
         match state {
             None | Some(RegionState::FailedOpen) => Ok(()), // also hbase:meta
@@ -222,14 +223,17 @@ impl TransitRegion {
         if self.region.is_meta() {
             return meta_region::close(core, self.to.as_ref());
         }
+        if self.to.is_none() && self.action == RegionAction::Move && !core.cluster.servers.is_one_process() {
+            self.to = core.choose_target(&self.region, self.from.as_ref());
+        }
         self.warm_up(core);
         let region = std::slice::from_ref(&self.region);
         regions::close_to(core, self.region.table(), region, None, self.to.as_ref())
     }
 
-    /// The move does not depend on it.
+    /// The move does not depend on it. When the step is done again, the region may be closed already.
     fn warm_up(&self, core: &MasterState) {
-        let Some(to) = &self.to else { return };
+        let Some(to) = self.to.as_ref().filter(|_| !core.is_closing(&self.region)) else { return };
         let is_elsewhere = matches!(core.place_of(&self.region), Place::At(server) if server != *to);
         let Some(server) = core.cluster.servers.get(to).filter(|_| is_elsewhere) else { return };
         if let Err(error) = server.warm_up_region(&self.region) {
@@ -247,7 +251,9 @@ impl TransitRegion {
         }
         let descriptor = core.locked_descriptor(self.region.table())?;
         let wanted = Wanted { to: self.to.as_ref(), not_at };
-        regions::open_as(core, &descriptor, std::slice::from_ref(&self.region), None, wanted)
+        let opened = regions::open_as(core, &descriptor, std::slice::from_ref(&self.region), None, wanted);
+        core.forget_target(&self.region);
+        opened
     }
 }
 
