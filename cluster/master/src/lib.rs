@@ -84,6 +84,7 @@ pub use master::{Master, ProcedureSummary};
 pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
+pub use quotas::{QuotaNumbers, SpaceUse};
 pub use service::{HbckService, LockService, MasterService, MobAdminService};
 pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};

@@ -25,7 +25,7 @@ use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
     SplitRegion, Submission, TransitRegion,
 };
-use crate::quotas::{Observer, QuotaState};
+use crate::quotas::{Observer, QuotaNumbers, QuotaState};
 use crate::settings::StopRequest;
 use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
@@ -286,6 +286,11 @@ impl Master {
     /// Procedures since the start by the words of HBase's metrics, such as `Split` and `SnapshotClone`.
     pub fn procedure_times(&self) -> BTreeMap<&'static str, ProcedureTimes> {
         self.engine.times()
+    }
+
+    /// Space quotas as of the last time that they were compared with what tables use.
+    pub fn quota_numbers(&self) -> QuotaNumbers {
+        self.core.quotas.numbers()
     }
 
     /// When meta, memory, the region server and the directories were compared last (HBCK2: `runHbckChore`), in Unix time

@@ -143,6 +143,11 @@ async fn moves_are_counted(lab: &Lab) {
     assert_eq!(assignment["SplitSubmittedCount"], 0);
     assert_eq!(ask("Snapshots")["SnapshotTime_num_ops"], 0);
     assert_eq!(ask("Procedure")["numMasterWALs"], 0);
+    let quotas = ask("Quotas");
+    assert_eq!(
+        (&quotas["numSpaceQuotas"], &quotas["tag.tableSpaceQuotaOverview"]),
+        (&0.into(), &"[]".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

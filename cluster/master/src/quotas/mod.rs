@@ -12,6 +12,7 @@
 
 mod limits;
 mod merge;
+mod numbers;
 mod observer;
 mod snapshots;
 
@@ -24,7 +25,7 @@ use halcyon_contract::{
 };
 use halcyon_env::Mutex;
 use halcyon_proto::pb;
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{CallTimes, RpcError};
 use halcyon_schema::{RegionInfo, TableName};
 use tracing::{info, warn};
 
@@ -34,6 +35,7 @@ use crate::switches::Switch;
 use crate::{Master, errors};
 
 pub(crate) use limits::{check_namespace, check_new_regions, check_new_table, check_split};
+pub use numbers::{QuotaNumbers, SpaceUse};
 pub(crate) use observer::{Observations, Observer};
 
 type Answer<T> = std::result::Result<T, RpcError>;
@@ -46,6 +48,24 @@ pub(crate) struct QuotaState {
     pub(crate) observations: halcyon_env::Mutex<Observations>,
     /// Tables that a space quota had disabled which is gone.
     to_enable: halcyon_env::Mutex<BTreeSet<TableName>>,
+    observer_times: CallTimes,
+    snapshot_times: CallTimes,
+}
+
+impl QuotaState {
+    pub(crate) fn numbers(&self) -> QuotaNumbers {
+        let observations = self.observations.lock();
+        QuotaNumbers {
+            quotas_count: observations.quotas_count,
+            regions_count: observations.regions_count(),
+            exceeding_tables_count: numbers::count_exceeded(&observations.tables),
+            exceeding_namespaces_count: numbers::count_exceeded(&observations.namespaces),
+            tables: numbers::space_use(&observations.tables),
+            namespaces: numbers::space_use(&observations.namespaces),
+            observer_times: self.observer_times.snapshot(),
+            snapshot_times: self.snapshot_times.snapshot(),
+        }
+    }
 }
 
 /// Refuses calls while quotas are off, as HBase does (`MasterQuotaManager.checkQuotaSupport`).

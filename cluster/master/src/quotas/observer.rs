@@ -20,6 +20,7 @@ use pb::SpaceViolationPolicy;
 use prost::Message;
 use tracing::{info, warn};
 
+use super::numbers::count_quotas;
 use super::snapshots::{self, SnapshotSizes};
 use super::{delete_snapshot, exists, read, reload, settled_state, tables_by_namespace, write};
 use crate::procedure::{DisableTable, EnableTable, Engine, Procedure, Submission};
@@ -46,9 +47,14 @@ pub(crate) struct Observations {
     /// Tables with quotas of their own.
     pub(super) tables: Snapshots<TableName>,
     pub(super) namespaces: Snapshots<String>,
+    pub(super) quotas_count: usize,
 }
 
 impl Observations {
+    pub(super) fn regions_count(&self) -> usize {
+        self.sizes.values().map(BTreeMap::len).sum()
+    }
+
     pub(super) fn table_sizes(&self) -> BTreeMap<TableName, u64> {
         self.sizes.iter().map(|(table, regions)| (table.clone(), sum(regions))).collect()
     }
@@ -179,7 +185,7 @@ fn snapshot(usage: u64, quota: &pb::SpaceQuota) -> pb::SpaceQuotaSnapshot {
     }
 }
 
-fn is_exceeded(snapshot: &pb::SpaceQuotaSnapshot) -> bool {
+pub(super) fn is_exceeded(snapshot: &pb::SpaceQuotaSnapshot) -> bool {
     snapshot.quota_status.as_ref().is_some_and(|status| status.in_violation())
 }
 
@@ -284,11 +290,17 @@ impl Shared {
                 return;
             }
             drop(stopping);
-            if let Err(error) = self.look() {
-                warn!(%error, "space quotas could not be compared with what tables use");
+            let begun_ns = self.now_ns();
+            match self.look() {
+                Ok(()) => self.core.quotas.observer_times.record(self.now_ns() - begun_ns, 1),
+                Err(error) => warn!(%error, "space quotas could not be compared with what tables use"),
             }
             stopping = self.stopping.lock();
         }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.core.env.clock.monotonic_ns()
     }
 
     /// Compares once, and has tables follow the outcome. *Blocking*.
@@ -312,13 +324,14 @@ impl Shared {
                 is_disabling(quotas.snapshots.get(table))
             });
             let known = observations.known_sizes(&live);
-            let mut verdict =
-                judge(&quotas, &known, &snapshots::by_table(&snapshots), &tables_by_namespace(core));
+            let tables = tables_by_namespace(core);
+            let mut verdict = judge(&quotas, &known, &snapshots::by_table(&snapshots), &tables);
             for (table, snapshot) in observations.released(&quotas, &known) {
                 verdict.followed.entry(table).or_insert(snapshot);
             }
             observations.tables.clone_from(&verdict.tables);
             observations.namespaces.clone_from(&verdict.namespaces);
+            observations.quotas_count = count_quotas(&quotas, &tables);
             verdict
         };
         let timestamp = core.next_meta_timestamp();
@@ -359,7 +372,9 @@ impl Shared {
         {
             return Ok(sizes);
         }
+        let begun_ns = self.now_ns();
         let sizes = snapshots::sizes(core, &with_space(&read(core)?, &tables_by_namespace(core)))?;
+        core.quotas.snapshot_times.record(self.now_ns() - begun_ns, 1);
         core.quotas.observations.lock().snapshots = Some((sizes.clone(), now));
         Ok(sizes)
     }
@@ -433,6 +448,9 @@ mod tests {
         assert_eq!(followed(51, 10), (Some(NoInserts), None));
         assert_eq!(followed(10, 91), (Some(Disable), Some(Disable)));
         assert_eq!(followed(60, 91), (Some(NoInserts), Some(Disable)));
+        assert_eq!(count_quotas(&quotas, &members), 2);
+        assert_eq!(count_quotas(&quotas, &[("ns".to_string(), [table("ns:other")].into())].into()), 1);
+        assert_eq!(count_quotas(&quotas, &[("ns".to_string(), BTreeSet::new())].into()), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halcyon_master::{Master, ProcedureTimes, STUCK_MS};
+use halcyon_master::{Master, ProcedureTimes, QuotaNumbers, STUCK_MS, SpaceUse};
 
 use super::beans::Bean;
 use super::region_server::ipc_attributes;
@@ -16,8 +16,9 @@ pub fn beans(sources: &Sources, running: &Master) -> Vec<Bean> {
     let server_name = sources.region_server.server_name();
     let host = server_name.host.clone();
     let bean = |sub| Bean::of_hbase(MASTER, Some(sub), CONTEXT, &host);
-    let mut beans = ["Server", "AssignmentManager", "Snapshots", "Procedure", "Balancer", "IPC"].map(bean);
-    let [server, assignment, snapshots, procedure, balancer, ipc] = &mut beans;
+    let mut beans =
+        ["Server", "AssignmentManager", "Snapshots", "Procedure", "Balancer", "Quotas", "IPC"].map(bean);
+    let [server, assignment, snapshots, procedure, balancer, quotas, ipc] = &mut beans;
     server.tag("serverName", &server_name.to_string());
     server.tag("clusterId", &sources.cluster_id);
     server.tag("isActiveMaster", "true");
@@ -29,6 +30,7 @@ pub fn beans(sources: &Sources, running: &Master) -> Vec<Bean> {
     procedure_attributes(server, assignment, snapshots, &running.procedure_times());
     procedure.gauge("numMasterWALs", 0, "There is none: each procedure is a file");
     balancer.tag("isBalancerActive", &running.is_balancer_on().to_string());
+    quota_attributes(quotas, &running.quota_numbers());
     ipc_attributes(ipc, sources, "master");
     Vec::from(beans)
 }
@@ -93,6 +95,30 @@ fn transition_attributes(bean: &mut Bean, count: usize, ages_ms: impl Iterator<I
     bean.gauge("ritCount", count, "Regions in transition");
     bean.gauge("ritCountOverThreshold", stuck, "Of these the ones for more than a minute");
     bean.gauge("ritOldestAge", ages_ms.into_iter().max().unwrap_or(0), "Age of the oldest in ms");
+}
+
+/// HBase looks at snapshots in a chore of its own.
+fn quota_attributes(bean: &mut Bean, numbers: &QuotaNumbers) {
+    let quotas = "Space quotas of tables, and of namespaces that have tables";
+    bean.gauge("numSpaceQuotas", numbers.quotas_count, quotas);
+    bean.gauge("numRegionSizeReports", numbers.regions_count, "Regions whose size is known");
+    let tables = "Tables that exceed their space quota";
+    bean.gauge("numTablesInQuotaViolation", numbers.exceeding_tables_count, tables);
+    let namespaces = "Namespaces that exceed their space quota";
+    bean.gauge("numNamespaceInQuotaViolation", numbers.exceeding_namespaces_count, namespaces);
+    bean.tag("tableSpaceQuotaOverview", &overview("table", &numbers.tables));
+    bean.tag("namespaceSpaceQuotaOverview", &overview("namespace", &numbers.namespaces));
+    let observer = "How long it took to compare quotas with what tables use, in ms";
+    bean.mean("QuotaObserverChoreTime", &numbers.observer_times, observer);
+    let snapshots = "How long it took to add up what snapshots hold, in ms";
+    bean.mean("SnapshotObserverSizeComputationTime", &numbers.snapshot_times, snapshots);
+}
+
+/// As HBase writes it.
+fn overview(kind: &str, all: &[SpaceUse]) -> String {
+    let one =
+        |it: &SpaceUse| format!("{{{kind}={}, usage={}, limit={}}}", it.name, it.used_bytes, it.limit_bytes);
+    format!("[{}]", all.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Procedures that move, split and merge regions, and those of snapshots.

@@ -52,9 +52,11 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     let (regions, stats) = (regions(sources), sources.region_server.stats());
     let host = sources.region_server.server_name().host.clone();
     let bean = |sub| Bean::of_hbase(SERVER, Some(sub), CONTEXT, &host);
-    let names = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies", "Replication"];
+    let names =
+        ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies", "Replication", "Quotas"];
     let mut beans = names.map(bean);
-    let [server, ipc, wal, memory, of_regions, of_tables, latencies, replication] = &mut beans;
+    // HBase's region server says nothing of quotas either.
+    let [server, ipc, wal, memory, of_regions, of_tables, latencies, replication, _quotas] = &mut beans;
     server_attributes(server, sources, &regions, &stats);
     ipc_attributes(ipc, sources, "regionserver");
     wal_attributes(wal, &stats);
