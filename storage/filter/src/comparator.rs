@@ -66,4 +66,11 @@ impl Comparison {
             _ => Ok(false),
         }
     }
+
+    /// Whether the comparator, if there is one, can compare `part` at all.
+    ///
+    /// Errors (kind `Invalid`): as [`Comparator::compare`].
+    pub(crate) fn check(&self, part: &[u8]) -> Result<()> {
+        self.comparator.as_ref().map_or(Ok(()), |comparator| comparator.compare(part).map(|_| ()))
+    }
 }

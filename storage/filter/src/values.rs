@@ -156,6 +156,8 @@ impl Filter for SingleColumnValueFilter {
         }
         self.found = true;
         if self.comparison.op() == CompareType::NoOp {
+            // HBase compares before it looks at the operator, so of two mistakes it names the value's.
+            self.comparison.check(cell.value())?;
             return Err(Error::invalid("SingleColumnValueFilter cannot compare with NO_OP"));
         }
         self.matched = self.comparison.keeps(cell.value())?;

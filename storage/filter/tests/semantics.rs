@@ -212,6 +212,20 @@ fn one_column_decides_about_the_row() {
     assert!(filter.is_family_essential(b"g").unwrap());
     let no_op = pb::SingleColumnValueFilter { compare_op: CompareType::NoOp as i32, ..single_column() };
     assert_eq!(scan_lines(&message("SingleColumnValueFilter", &no_op), false, &table), ["a error"]);
+    // Of two mistakes HBase names that of the value.
+    let long = pb::LongComparator {
+        comparable: pb::ByteArrayComparable { value: Some(Bytes::copy_from_slice(&7i64.to_be_bytes())) },
+    };
+    let complaint = |against: pb::Comparator| {
+        let filter = pb::SingleColumnValueFilter { comparator: against, ..no_op.clone() };
+        let mut filter = parse_filter(&message("SingleColumnValueFilter", &filter)).unwrap();
+        filter.filter_cell(table[&b"a"[..]][&b"f"[..]][0].get()).err().unwrap().message().to_string()
+    };
+    assert_eq!(
+        complaint(comparator("LongComparator", &long)),
+        "LongComparator needs a value of 8 bytes, not of 2"
+    );
+    assert!(complaint(binary("no")).contains("NO_OP"));
 }
 
 #[test]
