@@ -21,12 +21,15 @@ final class Mutations {
   }
 
   Mutation any(byte[] row) throws IOException {
-    return switch (random.nextInt(ownTimes ? 5 : 7)) {
-      case 0, 1, 2 -> put(row);
-      case 3, 4 -> delete(row);
-      case 5 -> append(row);
-      default -> increment(row);
-    };
+    return random.nextInt(ownTimes ? 5 : 7) < 5 ? putOrDelete(row) : counting(row);
+  }
+
+  private Mutation putOrDelete(byte[] row) {
+    return random.nextInt(5) < 3 ? put(row) : delete(row);
+  }
+
+  private Mutation counting(byte[] row) throws IOException {
+    return random.nextBoolean() ? append(row) : increment(row);
   }
 
   Put put(byte[] row) {
@@ -120,10 +123,24 @@ final class Mutations {
     return switch (random.nextInt(ownTimes ? 5 : 7)) {
       case 0, 1 -> builder.build(put(row));
       case 2 -> builder.build(delete(row));
-      case 3, 4 -> builder.build(rowMutations(row));
+      case 3, 4 -> builder.build(conditional(row));
       case 5 -> builder.build(append(row));
       default -> builder.build(increment(row));
     };
+  }
+
+  /**
+   * What a condition guards. HBase asks for the time twice, first for puts and then for increments and appends
+   * (HRegion.checkAndMutateInternal), so both only come together if the puts have times of their own.
+   */
+  private RowMutations conditional(byte[] row) throws IOException {
+    boolean counts = !ownTimes && random.nextBoolean();
+    Mutations written = new Mutations(random, shape, ownTimes || counts);
+    RowMutations mutations = new RowMutations(row);
+    for (int count = 1 + random.nextInt(3); count > 0; count--) {
+      mutations.add(counts && random.nextInt(3) == 0 ? counting(row) : written.putOrDelete(row));
+    }
+    return mutations;
   }
 
   private boolean isServerTime() {
