@@ -13,7 +13,7 @@ use common::*;
 use halcyon_contract::{QuotaSource, QuotaSubject, QuotaTable};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::{MasterSettings, QuotaSettings};
+use halcyon_master::{MasterSettings, QuotaSettings, SpaceUse};
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
@@ -217,6 +217,14 @@ fn tables_follow_their_space_quotas() {
     c.server.set_size(&c.regions("a")[0], 1);
     until(|| policy("a") == Some(SpaceViolationPolicy::NoWrites));
     assert_eq!(policy("b"), None);
+    let numbers = c.master.quota_numbers();
+    let a = SpaceUse { name: "a".to_string(), used_bytes: 6 << 20, limit_bytes: 5 << 20 };
+    assert_eq!((numbers.quotas_count, numbers.exceeding_tables_count, numbers.tables), (1, 1, vec![a]));
+    assert_eq!(
+        (numbers.regions_count, numbers.exceeding_namespaces_count, numbers.namespaces),
+        (4, 0, vec![])
+    );
+    assert!(numbers.observer_times.count > 0);
     set(&c, &limited(1 << 30, SpaceViolationPolicy::NoWrites, of_table("a"))).unwrap();
     until(|| status("a").is_some() && policy("a").is_none());
     let sizes: pb::GetSpaceQuotaRegionSizesResponse =

@@ -298,8 +298,7 @@ pub(crate) fn states(core: &MasterState) -> pb::GetQuotaStatesResponse {
     }
 }
 
-/// Tables that are enabled or disabled: not about to be.
-fn settled_state(core: &MasterState, table: &TableName) -> Option<TableState> {
+fn state_of(core: &MasterState, table: &TableName) -> Option<TableState> {
     core.tables.read().by_name.get(table).map(|entry| entry.state)
 }
 

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::numbers::count_quotas;
 use super::snapshots::{self, SnapshotSizes};
-use super::{delete_snapshot, exists, read, reload, settled_state, tables_by_namespace, write};
+use super::{delete_snapshot, exists, read, reload, state_of, tables_by_namespace, write};
 use crate::procedure::{DisableTable, EnableTable, Engine, Procedure, Submission};
 use crate::state::{MasterState, TableState};
 
@@ -383,7 +383,7 @@ impl Shared {
     fn follow(&self, quotas: &QuotaTable, verdict: &Verdict) {
         for (table, new) in &verdict.followed {
             let (was, is) = (is_disabling(quotas.snapshots.get(table)), is_disabling(Some(new)));
-            let state = settled_state(&self.core, table);
+            let state = state_of(&self.core, table);
             let order: Box<dyn Procedure> = match (was, is, state) {
                 (_, true, Some(TableState::Enabled)) => Box::new(DisableTable { table: table.clone() }),
                 (true, false, Some(TableState::Disabled)) => Box::new(EnableTable { table: table.clone() }),
@@ -395,8 +395,13 @@ impl Shared {
 
     fn enable_released(&self) {
         for table in std::mem::take(&mut *self.core.quotas.to_enable.lock()) {
-            if settled_state(&self.core, &table) == Some(TableState::Disabled) {
-                drop(self.engine.submit(Box::new(EnableTable { table }), Submission::default()));
+            match state_of(&self.core, &table) {
+                Some(TableState::Disabled) => {
+                    drop(self.engine.submit(Box::new(EnableTable { table }), Submission::default()));
+                }
+                // The quota went while it had the table disabled.
+                Some(TableState::Disabling) => drop(self.core.quotas.to_enable.lock().insert(table)),
+                _ => {}
             }
         }
     }
