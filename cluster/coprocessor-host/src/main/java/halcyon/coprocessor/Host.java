@@ -127,7 +127,7 @@ public final class Host {
     ServedRegion region = new ServedRegion(call.region, info, table(call.schema), configuration, stub);
     ServedHost host;
     try {
-      host = new ServedHost(region, stub.services(), configuration);
+      host = new ServedHost(region, stub.services(), region.configuration());
     } catch (JvmAborts failed) {
       // The JVM lives on: this region does not open.
       Throwable cause = failed.getCause() == null ? failed : failed.getCause();

@@ -47,17 +47,15 @@ import org.apache.hadoop.hbase.wal.WALEdit;
  */
 public final class ServedRegion extends HRegion {
   private final long number;
-  private final Configuration configuration;
-
   public ServedRegion(long number, RegionInfo info, TableDescriptor table, Configuration configuration, ServerStub server) throws IOException {
     super(new HRegionFileSystem(configuration, FileSystem.getLocal(configuration), CommonFSUtils.getTableDir(new Path("/"), table.getTableName()),
       info), null, configuration, table, null);
     this.number = number;
-    this.configuration = configuration;
   }
 
-  Configuration configuration() {
-    return configuration;
+  /** The server's, with the values of the table's descriptor. */
+  public Configuration configuration() {
+    return conf;
   }
 
   private Frame call(int method) {
@@ -392,7 +390,7 @@ public final class ServedRegion extends HRegion {
 
   @Override
   public Configuration getReadOnlyConfiguration() {
-    return new org.apache.hadoop.hbase.coprocessor.ReadOnlyConfiguration(configuration);
+    return new org.apache.hadoop.hbase.coprocessor.ReadOnlyConfiguration(conf);
   }
 
   private long counter(int at) {
