@@ -153,12 +153,17 @@ final class MutationSteps {
     });
   }
 
-  /** Each row once: the order of actions on one row is the client's affair. */
+  /**
+   * Each row once: the order of actions on one row is the client's affair. One row has times of the server: whether a marker goes in a
+   * compaction can depend on whether a put to another row is a millisecond younger (HStoreFile.EARLIEST_PUT_TS).
+   */
   private static Step batch(long seed, Model.Shape shape) throws IOException {
     Maker<List<Row>> maker = random -> {
       List<Row> actions = new ArrayList<>();
-      for (byte[] row : rows(random)) {
-        Mutations mutations = mutations(random, shape);
+      List<byte[]> rows = rows(random);
+      byte[] timed = rows.get(random.nextInt(rows.size()));
+      for (byte[] row : rows) {
+        Mutations mutations = new Mutations(random, shape, row != timed);
         actions.add(switch (random.nextInt(5)) {
           case 0 -> new Reads(random, shape).get(row);
           case 1 -> mutations.rowMutations(row);
