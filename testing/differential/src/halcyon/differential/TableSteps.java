@@ -106,7 +106,7 @@ final class TableSteps {
         side.admin.splitRegionAsync(location.getRegion().getRegionName(), at).get(60, TimeUnit.SECONDS);
       }
       side.forgetRegions();
-      Compactions.major(side, shape.name, null);
+      Compactions.withoutReferences(side, shape.name);
       Compactions.settle(side);
     });
   }
@@ -126,7 +126,7 @@ final class TableSteps {
           for (int i = 0; i < names.length; i++) names[i] = regions.get(Math.min(regions.size() - 1, first + (isSkipping ? 2 * i : i))).getRegionName();
           side.admin.mergeRegionsAsync(names, false).get(60, TimeUnit.SECONDS);
           side.forgetRegions();
-          Compactions.major(side, shape.name, null);
+          Compactions.withoutReferences(side, shape.name);
           Compactions.settle(side);
         });
   }
