@@ -246,6 +246,7 @@ cluster-backup: build
 
 backup-test: build
 	HALCYON="$(HALCYON)" testing/compat/backup.sh
+	HALCYON="$(HALCYON)" BACKUP_TABLE=ops:books testing/compat/backup.sh
 
 accumulo-test: build
 	HALCYON="$(HALCYON)" testing/compat/accumulo.sh

@@ -5,6 +5,7 @@
 #   backup.sh --hbase    asks a real HBase 2.6.4, and writes the answers
 # HALCYON      the program, default target/release/halcyon below CARGO_TARGET_DIR
 # BACKUP_LIB   a directory with the jars, default: fetched through Maven
+# BACKUP_TABLE the table in which the tool keeps what it knows (hbase.backup.system.table.name), default backup:system
 # BACKUP_DIR   data and logs, default a fresh directory that is removed after success
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -21,7 +22,8 @@ mkdir -p "$DIR/classes" "$DIR/conf" "$DIR/work"
 "${JAVA}c" -nowarn -cp "$LIB/*" -d "$DIR/classes" "$HERE/backup/Backups.java"
 ROOT="$DIR/root"
 # Of the server: HBase adds its classes for backups by itself. WALs and archived files go after seconds, unless a backup needs them.
-SERVER_SIDE=(hbase.backup.enable=true hbase.master.logcleaner.ttl=2000 hbase.master.cleaner.interval=1000 hbase.master.hfilecleaner.ttl=2000)
+NAMES="hbase.backup.system.table.name=${BACKUP_TABLE:-backup:system}"
+SERVER_SIDE=(hbase.backup.enable=true "$NAMES" hbase.master.logcleaner.ttl=2000 hbase.master.cleaner.interval=1000 hbase.master.hfilecleaner.ttl=2000)
 
 site() { # site FILE PROPERTY=VALUE...
   local file="$1" property
@@ -42,7 +44,7 @@ else
   site "$DIR/server/hbase-site.xml" "${SERVER_SIDE[@]}" hbase.coprocessor.region.classes=org.apache.hadoop.hbase.backup.BackupObserver
   SERVER_OPTIONS="--config $DIR/server" server_start "$ROOT" "$DIR/server.log"
 fi
-site "$DIR/conf/hbase-site.xml" hbase.backup.enable=true hbase.backup.attempts.max=2 hbase.backup.attempts.pause.ms=500 "hbase.rootdir=file://$ROOT" "fs.defaultFS=file:///" \
+site "$DIR/conf/hbase-site.xml" hbase.backup.enable=true "$NAMES" hbase.backup.attempts.max=2 hbase.backup.attempts.pause.ms=500 "hbase.rootdir=file://$ROOT" "fs.defaultFS=file:///" \
   "hbase.zookeeper.quorum=${ZK%:*}" "hbase.zookeeper.property.clientPort=${ZK##*:}" mapreduce.framework.name=local "hadoop.tmp.dir=$DIR/tmp" \
   "hbase.fs.tmp.dir=file://$DIR/tmp/staging" hbase.client.retries.number=4
 cat > "$DIR/classes/log4j.properties" <<LOG

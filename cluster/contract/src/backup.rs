@@ -23,14 +23,33 @@ const SESSION_FAMILY: &[u8] = b"session";
 const META_FAMILY: &[u8] = b"meta";
 const LOG_ROLL: &[u8] = b"rs-log-ts";
 
-/// `backup:system`.
-pub fn backup_table_name() -> TableName {
-    TableName::parse(b"backup:system").expect("the name is legal")
+/// The names of the two tables (HBase: `hbase.backup.system.table.name`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupTables {
+    /// `backup:system` by default.
+    pub system: TableName,
+    /// The same name with `_bulk` behind it.
+    pub bulk: TableName,
 }
 
-/// `backup:system_bulk`.
-pub fn backup_bulk_table_name() -> TableName {
-    TableName::parse(b"backup:system_bulk").expect("the name is legal")
+impl BackupTables {
+    /// Errors (kind `Invalid`): no table can have this name.
+    pub fn new(system: &str) -> Result<BackupTables> {
+        Ok(BackupTables {
+            system: TableName::parse(system.as_bytes())?,
+            bulk: TableName::parse(format!("{system}_bulk").as_bytes())?,
+        })
+    }
+
+    pub fn contains(&self, table: &TableName) -> bool {
+        [&self.system, &self.bulk].contains(&table)
+    }
+}
+
+impl Default for BackupTables {
+    fn default() -> BackupTables {
+        BackupTables::new("backup:system").expect("the names are legal")
+    }
 }
 
 /// Whether a file of a bulk load is in its place.

@@ -44,8 +44,8 @@ use halcyon_env::Env;
 pub use halcyon_schema::PeerDescription;
 
 pub use backup::{
-    BACKUP_ROLLS_COUNT, BackupBooks, Backups, BulkLoadState, backup_bulk_table_name, backup_table_name,
-    bulk_load_cells, bulk_loaded_files, last_wal_number, log_roll_cell, needs_wal, noted_log_roll,
+    BACKUP_ROLLS_COUNT, BackupBooks, BackupTables, Backups, BulkLoadState, bulk_load_cells,
+    bulk_loaded_files, last_wal_number, log_roll_cell, needs_wal, noted_log_roll,
 };
 pub use barriers::{
     BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure, SubprocedureWork,

@@ -13,8 +13,7 @@ use std::collections::HashSet;
 
 use halcyon_cell::{Cell, Error, Result};
 use halcyon_contract::{
-    BACKUP_ROLLS_COUNT, Backups, backup_bulk_table_name, backup_table_name, bulk_loaded_files,
-    last_wal_number, log_roll_cell, needs_wal,
+    BACKUP_ROLLS_COUNT, Backups, bulk_loaded_files, last_wal_number, log_roll_cell, needs_wal,
 };
 use halcyon_env::DirEntry;
 use halcyon_proto::pb;
@@ -39,8 +38,9 @@ pub(crate) fn roll_logs(
 }
 
 fn roll(core: &MasterState, backup_root: &str) -> Result<()> {
-    if !exists(core, &backup_table_name()) {
-        return Err(Error::invalid("there is no table backup:system, which HBase's backup tool makes"));
+    let table = &core.settings.backup_tables.system;
+    if !exists(core, table) {
+        return Err(Error::invalid(format!("there is no table {table}, which HBase's backup tool makes")));
     }
     let mut cells = Vec::new();
     for name in core.cluster.servers.online() {
@@ -53,7 +53,7 @@ fn roll(core: &MasterState, backup_root: &str) -> Result<()> {
         info!(server = %name, number, backup_root, "WALs were rolled for a backup");
         cells.push(log_roll_cell(backup_root, &name, number));
     }
-    write(core, &backup_table_name(), cells)
+    write(core, table, cells)
 }
 
 /// The highest number of the WALs that a server has now; not of those of meta.
@@ -79,11 +79,11 @@ pub(crate) fn needed_files(core: &MasterState) -> Result<HashSet<String>> {
     if !core.settings.backup_enabled {
         return Ok(HashSet::new());
     }
-    Ok(bulk_loaded_files(&read(core, &backup_bulk_table_name())?))
+    Ok(bulk_loaded_files(&read(core, &core.settings.backup_tables.bulk)?))
 }
 
 fn backups(core: &MasterState) -> Result<Backups> {
-    Backups::of_rows(&read(core, &backup_table_name())?)
+    Backups::of_rows(&read(core, &core.settings.backup_tables.system)?)
 }
 
 fn exists(core: &MasterState, table: &TableName) -> bool {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
+use halcyon_contract::BackupTables;
 use halcyon_schema::{ServerName, TableDescriptor};
 
 use crate::groups::GroupSettings;
@@ -71,6 +72,8 @@ pub struct MasterSettings {
     pub peer_wal_bytes_max: Option<u64>,
     /// Whether HBase's backup tool may be used (`hbase.backup.enable`): WALs and archived files that it needs are kept.
     pub backup_enabled: bool,
+    /// Where the tool has its books (`hbase.backup.system.table.name`).
+    pub backup_tables: BackupTables,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
     pub quotas: QuotaSettings,
@@ -168,6 +171,7 @@ impl MasterSettings {
             old_wals_keep: Duration::from_secs(10 * 60),
             peer_wal_bytes_max: None,
             backup_enabled: false,
+            backup_tables: BackupTables::default(),
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::*;
 use halcyon_cell::Cell;
-use halcyon_contract::{BulkLoadState, backup_bulk_table_name, backup_table_name, bulk_load_cells};
+use halcyon_contract::{BackupTables, BulkLoadState, bulk_load_cells};
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::backup_info::BackupState;
@@ -34,7 +34,7 @@ fn make_books(c: &Cluster) {
     let request =
         pb::CreateNamespaceRequest { namespace_descriptor: namespace("backup"), ..Default::default() };
     c.run("CreateNamespace", &request).unwrap();
-    for name in [backup_table_name(), backup_bulk_table_name()] {
+    for name in [BackupTables::default().system, BackupTables::default().bulk] {
         c.run("CreateTable", &create(&table(&name.to_string(), &["session", "meta"]), &[])).unwrap();
     }
 }
@@ -62,7 +62,7 @@ fn wals_are_rolled_and_the_last_complete_one_is_noted() {
     assert!(answer.expected_timeout() > 0);
     let done = pb::IsProcedureDoneRequest { procedure: Some(roll()) };
     assert!(c.call::<pb::IsProcedureDoneResponse>("IsProcedureDone", &done).unwrap().done());
-    let noted = rows(&c, &backup_table_name());
+    let noted = rows(&c, &BackupTables::default().system);
     assert_eq!(noted.len(), 1);
     assert_eq!(noted[0][0].row(), b"rslogts:file:/b\x00127.0.0.1:16020");
     assert_eq!(noted[0][0].value(), 77i64.to_be_bytes(), "not the number of a file that is written");
@@ -92,7 +92,7 @@ fn what_a_backup_lacks_stays() {
         ..Default::default()
     };
     let session = Cell::put(b"session:backup_1", b"session", b"context", 1, &info.encode_to_vec());
-    write(&c, &backup_table_name(), vec![session]);
+    write(&c, &BackupTables::default().system, vec![session]);
     let loaded = bulk_load_cells(
         &TableName::parse(b"t").unwrap(),
         "abc",
@@ -100,7 +100,7 @@ fn what_a_backup_lacks_stays() {
         "file:/hbase/data/default/t/abc/f/loaded",
         BulkLoadState::Loaded,
     );
-    write(&c, &backup_bulk_table_name(), loaded.iter().map(|cell| cell.with_timestamp(1)).collect());
+    write(&c, &BackupTables::default().bulk, loaded.iter().map(|cell| cell.with_timestamp(1)).collect());
     let (old_wals, archive) =
         (Path::new(ROOT).join("oldWALs"), Path::new(ROOT).join("archive/data/default/t/abc/f"));
     let fill = || {
@@ -125,7 +125,7 @@ fn what_a_backup_lacks_stays() {
     // While the books cannot be read, everything may be needed.
     fill();
     let damaged = Cell::put(b"session:backup_2", b"session", b"context", 1, &[0xff]);
-    write(&c, &backup_table_name(), vec![damaged]);
+    write(&c, &BackupTables::default().system, vec![damaged]);
     assert!(clean().is_err());
     assert_eq!((left(&old_wals).len(), left(&archive).len()), (2, 2));
 }

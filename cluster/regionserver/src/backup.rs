@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
-    BACKUP_ROLLS_COUNT, BackupBooks, Backups, BulkLoadState, backup_bulk_table_name, backup_table_name,
-    bulk_load_cells, last_wal_number, log_roll_cell, noted_log_roll,
+    BACKUP_ROLLS_COUNT, BackupBooks, Backups, BulkLoadState, bulk_load_cells, last_wal_number, log_roll_cell,
+    noted_log_roll,
 };
 use halcyon_schema::{RegionInfo, TableName, layout};
 
@@ -69,10 +69,11 @@ fn not_here(table: &TableName) -> Error {
 
 /// Whether bulk loads of a table are to be noted: it has a full backup. *Blocking*.
 pub(crate) fn is_noted(server: &RegionServer, table: &TableName) -> Result<bool> {
-    if !server.settings.backup_enabled || table.is_system() || table.namespace() == "backup" {
+    let tables = &server.settings.backup_tables;
+    if !server.settings.backup_enabled || table.is_system() || tables.contains(table) {
         return Ok(false);
     }
-    let Some(rows) = books(server, |books| books.rows(&backup_table_name()))? else { return Ok(false) };
+    let Some(rows) = books(server, |books| books.rows(&tables.system))? else { return Ok(false) };
     Ok(Backups::of_rows(&rows)?.full_tables().contains(table))
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn note(
         bulk_load_cells(region.table(), region.encoded_name(), family.as_bytes(), &path, state)
     };
     let cells = files.iter().flat_map(cells).collect();
-    books(server, |books| books.put(&backup_bulk_table_name(), cells))
+    books(server, |books| books.put(&server.settings.backup_tables.bulk, cells))
 }
 
 /// Starts new WALs for the backups in a directory, and notes the last one before them. *Blocking*.
@@ -102,14 +103,14 @@ pub(crate) fn roll_logs(server: &RegionServer, backup_root: &str) -> Result<()> 
         server.logs.roll()?;
     }
     let Some(number) = number else { return Ok(()) };
-    let books_name = backup_table_name();
-    let rows = books(server, |books| books.rows(&books_name))?;
+    let books_name = &server.settings.backup_tables.system;
+    let rows = books(server, |books| books.rows(books_name))?;
     let rows = rows.ok_or_else(|| Error::invalid(format!("there is no table {books_name}")))?;
     if noted_log_roll(&rows, backup_root, &server.name).is_some_and(|noted| noted > number) {
         return Ok(()); // this order is older than the one that noted that
     }
     tracing::info!(number, backup_root, "WALs were rolled for a backup");
-    books(server, |books| books.put(&books_name, vec![log_roll_cell(backup_root, &server.name, number)]))
+    books(server, |books| books.put(books_name, vec![log_roll_cell(backup_root, &server.name, number)]))
 }
 
 fn books<T>(server: &RegionServer, ask: impl FnOnce(&dyn BackupBooks) -> Result<T>) -> Result<T> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::*;
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{
-    BackupBooks, BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, backup_table_name,
-    last_wal_number, log_roll_cell, noted_log_roll,
+    BackupBooks, BackupTables, BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, last_wal_number,
+    log_roll_cell, noted_log_roll,
 };
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{Fault, Operation};
@@ -177,12 +177,12 @@ struct Books {
 
 impl BackupBooks for Books {
     fn rows(&self, table: &TableName) -> Result<Option<Vec<Vec<Cell>>>> {
-        assert_eq!(*table, backup_table_name());
+        assert_eq!(*table, BackupTables::default().system);
         Ok(self.cells.lock().as_ref().map(|cells| cells.iter().map(|cell| vec![cell.clone()]).collect()))
     }
 
     fn put(&self, table: &TableName, cells: Vec<Cell>) -> Result<()> {
-        assert_eq!(*table, backup_table_name());
+        assert_eq!(*table, BackupTables::default().system);
         self.cells.lock().as_mut().expect("it was read before").extend(cells);
         Ok(())
     }

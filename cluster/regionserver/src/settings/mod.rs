@@ -1,5 +1,6 @@
 //! Settings of a region server.
 
+pub(crate) mod backup;
 pub(crate) mod cache;
 pub(crate) mod coprocessors;
 pub(crate) mod online;

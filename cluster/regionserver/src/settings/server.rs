@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
+use halcyon_contract::BackupTables;
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::{CompactionSettings, NO_STORAGE_POLICY, RegionSettings};
 use halcyon_schema::{FlushPolicy, InMemoryCompaction};
@@ -19,6 +20,7 @@ use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::quotas::QuotaSettings;
+use crate::settings::backup::BackupTable;
 use crate::settings::cache::FileTierSettings;
 use crate::settings::coprocessors::CoprocessorSettings;
 use crate::settings::strays::StrayCleanerSettings;
@@ -175,6 +177,8 @@ pub struct RegionServerSettings {
     pub named_queue_period: Duration,
     /// Whether HBase's backup tool may be used (`hbase.backup.enable`): bulk loads are noted for it.
     pub backup_enabled: bool,
+    /// Where the tool has its books (`hbase.backup.system.table.name`).
+    pub backup_tables: BackupTables,
     /// When regions are split.
     pub split: SplitSettings,
     /// What users, tables and namespaces may use.
@@ -267,6 +271,7 @@ impl Default for RegionServerSettings {
             slow_log_period: Duration::from_secs(600),
             named_queue_period: Duration::from_secs(600),
             backup_enabled: false,
+            backup_tables: BackupTables::default(),
             split: SplitSettings::default(),
             quotas: QuotaSettings::default(),
             coprocessors: CoprocessorSettings::default(),
@@ -434,6 +439,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         settings: settings!(RegionServerSettings:
             Restart, "hbase.backup.enable", "true, false", Flag, backup_enabled,
                 "Whether HBase's `backup` command may be used: WALs and files of bulk loads stay until it has them.";
+            Restart, "hbase.backup.system.table.name", "table", BackupTable, backup_tables,
+                "The table in which the command keeps what it knows. A second one has `_bulk` behind its name.";
         ),
     },
     Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },

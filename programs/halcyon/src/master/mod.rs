@@ -272,6 +272,7 @@ impl StandaloneSettings {
         master.checks_encryption = self.checks_encryption;
         master.slow_log_table = self.regionserver.slow_log_table;
         master.backup_enabled = self.regionserver.backup_enabled;
+        master.backup_tables = self.regionserver.backup_tables.clone();
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
         master.quotas = self.parts.quotas.clone();
