@@ -48,11 +48,14 @@ pub(crate) struct Observations {
     pub(super) tables: Snapshots<TableName>,
     pub(super) namespaces: Snapshots<String>,
     pub(super) quotas_count: usize,
+    /// Regions of system tables whose size was reported last.
+    system_regions_count: usize,
 }
 
 impl Observations {
+    /// As HBase counts them: those of system tables, too.
     pub(super) fn regions_count(&self) -> usize {
-        self.sizes.values().map(BTreeMap::len).sum()
+        self.system_regions_count + self.sizes.values().map(BTreeMap::len).sum::<usize>()
     }
 
     pub(super) fn table_sizes(&self) -> BTreeMap<TableName, u64> {
@@ -72,6 +75,7 @@ impl Observations {
         tables: &BTreeMap<TableName, BTreeSet<String>>,
         at: Duration,
     ) {
+        self.system_regions_count = reported.iter().filter(|(region, _)| region.table().is_system()).count();
         for (region, bytes) in reported {
             let of_table = self.sizes.entry(region.table().clone()).or_default();
             of_table.insert(region.encoded_name().to_string(), Reported { bytes: *bytes, at });
