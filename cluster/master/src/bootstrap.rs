@@ -13,6 +13,10 @@ use tracing::info;
 /// The layout of the root directory (`HConstants.FILE_SYSTEM_VERSION`).
 const LAYOUT_VERSION: u32 = 8;
 
+const HBCK1_LOCK: &str = "hbase-hbck.lock";
+const HBCK1_LOCK_TEXT: &[u8] =
+    b"hbck of HBase 1 must not repair this directory: use `halcyon check` or HBCK2\n";
+
 /// Makes the root directory and its first files, or checks those that are there. May run twice.
 pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
     for dir in [layout::data_dir(root), layout::master_dir(root), layout::archive_dir(root)] {
@@ -31,6 +35,17 @@ pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
     }
     info!(%id, root = %root.display(), "a new cluster begins");
     Ok(id)
+}
+
+/// Leaves the lock of `hbck` of HBase 1 in the root directory for good, so that this tool works on nothing here: it would damage what it
+/// does not know (HBase: `HMaster.startActiveMasterManager`, `HBaseFsck.HBCK_LOCK_FILE`). May run twice.
+pub fn keep_hbck1_out(env: &Env, root: &Path) -> Result<()> {
+    let dir = layout::tmp_dir(root);
+    env.fs.create_dir_all(&dir)?;
+    match env.fs.put_new(&dir.join(HBCK1_LOCK), HBCK1_LOCK_TEXT) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 fn read_id(env: &Env, path: &Path) -> Result<ClusterId> {
@@ -80,6 +95,17 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+
+    #[test]
+    fn the_lock_of_hbck1_stays() {
+        let (fs, root) = (SimFileSystem::new(), Path::new("/hbase"));
+        let lock = Path::new("/hbase/.tmp/hbase-hbck.lock");
+        keep_hbck1_out(&fs.env(), root).unwrap();
+        assert!(fs.read(lock).unwrap().starts_with(b"hbck of HBase 1"));
+        fs.replace(lock, b"of a running hbck").unwrap();
+        keep_hbck1_out(&fs.env(), root).unwrap();
+        assert_eq!(fs.read(lock).unwrap(), b"of a running hbck");
+    }
 
     /// The second of two masters that began at once replaced the id of the first one.
     #[test]

@@ -76,7 +76,7 @@ mod trackers;
 mod wal_split;
 
 pub use balancer_runs::BalancerRun;
-pub use bootstrap::root_dir as prepare_root_dir;
+pub use bootstrap::{keep_hbck1_out, root_dir as prepare_root_dir};
 pub use descriptors::read_all as table_descriptors;
 pub use groups::GroupSettings;
 pub use in_transition::{RegionInTransition, STUCK_MS};

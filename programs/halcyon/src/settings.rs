@@ -68,6 +68,8 @@ pub struct StandaloneSettings {
     pub snapshot_timeout: Duration,
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
+    /// Whether `hbck` of HBase 1 is kept out of the root directory (`hbase.write.hbck1.lock.file`).
+    pub hbck1_lock: bool,
     /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
     pub checks_encryption: bool,
     /// `hbase.crypto.*`
@@ -110,6 +112,7 @@ impl Default for StandaloneSettings {
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            hbck1_lock: true,
             checks_encryption: true,
             crypto: CryptoSettings::default(),
             parts: MasterParts::default(),
@@ -417,6 +420,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         settings: settings!(StandaloneSettings:
             Restart, "hbase.table.sanity.checks", "true, false", Flag, sanity_checks,
                 "Whether a new or changed table must pass HBase's sanity checks. A table can also turn them off.";
+            Restart, "hbase.write.hbck1.lock.file", "true, false", Flag, hbck1_lock,
+                "Whether the root directory has the lock file that keeps `hbck` of HBase 1 from repairing it.";
             Restart, "hbase.snapshot.master.timeout.millis", "ms", Millis, snapshot_timeout,
                 "How long a client waits for a snapshot before it gives up.";
         ),

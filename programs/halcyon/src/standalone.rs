@@ -359,6 +359,9 @@ impl Roles {
         root.claim(wals.as_ref(), &settings.data)?;
         // The format is looked at before the logs of the last life are touched.
         halcyon_master::prepare_root_dir(&root.env, &root.path).map_err(|error| error.to_string())?;
+        if settings.hbck1_lock {
+            halcyon_master::keep_hbck1_out(&root.env, &root.path).map_err(|error| error.to_string())?;
+        }
         wals.as_ref().map_or(Ok(()), OwnWals::check_apart)?;
         root.note_wals(wals.as_ref())?;
         let Root { env, path: root, .. } = root;

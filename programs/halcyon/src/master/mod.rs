@@ -131,6 +131,9 @@ async fn serve(
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
     let cluster_id = halcyon_master::prepare_root_dir(&root.env, &root.path);
     let cluster_id = cluster_id.map_err(|error| error.to_string())?.to_string();
+    if settings.hbck1_lock {
+        halcyon_master::keep_hbck1_out(&root.env, &root.path).map_err(|error| error.to_string())?;
+    }
 
     let lookup = |name: &str| site::find(properties, name).map(str::to_string);
     let quorum = zookeeper_settings(properties)?;
