@@ -398,7 +398,9 @@ impl Shared {
     }
 
     fn enable_released(&self) {
-        for table in std::mem::take(&mut *self.core.quotas.to_enable.lock()) {
+        // A statement of its own: the loop takes the lock again.
+        let released = std::mem::take(&mut *self.core.quotas.to_enable.lock());
+        for table in released {
             match state_of(&self.core, &table) {
                 Some(TableState::Disabled) => {
                     drop(self.engine.submit(Box::new(EnableTable { table }), Submission::default()));
