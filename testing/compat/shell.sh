@@ -31,6 +31,8 @@ normalized() {
     -e 's/[0-9.]+ average load/N average load/' \
     -e 's/"regions":[0-9]+,"average_load":[0-9.]+/"regions":N/' \
     -e 's/^2\.6\.4(-hadoop3)?$/2.6.4/' \
+    -e 's/127\.0\.0\.1:[0-9]+:/ZOOKEEPER:/g' \
+    -e 's/ENCODED => [0-9a-f]{32}/ENCODED => ID/g' \
     -e '/requestsPerSecond=/s/=[0-9]+/=N/g' \
     -e 's/ +$//'
 }
@@ -39,8 +41,9 @@ regions_of() { # encoded names of the regions of a table, in order: ZOOKEEPER TA
   "$HALCYON" shell --zookeeper "$1" --json -e "list_regions '$2'" | sed -E 's/.*\.([0-9a-f]{32})\.".*/\1/'
 }
 
-run_shell() { # run_shell ZOOKEEPER NAME: the script, then commands that need the names of regions
-  local zookeeper="$1" out="$DIR/$2.out" regions
+GROUPS_OF_COMMANDS="peers quotas logs operations" # each has a script
+run_shell() { # run_shell ZOOKEEPER NAME: the script, then commands that need the names of regions, then those of the groups
+  local zookeeper="$1" out="$DIR/$2.out" regions server group
   "$HALCYON" shell --zookeeper "$zookeeper" --keep-going "$HERE/shell/script.txt" > "$out" 2>&1 || echo "exit code $?" >> "$out"
   "$HALCYON" shell --zookeeper "$zookeeper" -e "create 'r', 'f', SPLITS => ['h', 'p']" \
     -e "put 'r', 'a', 'f:q', '1', 1; put 'r', 'i', 'f:q', '2', 1; put 'r', 'x', 'f:q', '3', 1" >> "$out" 2>&1
@@ -59,6 +62,7 @@ split '${regions[2]}', 't'
 split '${regions[2]}', 't'
 get_splits 'r'
 scan 'r'
+regioninfo '${regions[2]}'
 SCRIPT
   "$HALCYON" shell --zookeeper "$zookeeper" --keep-going >> "$out" 2>&1 << 'SCRIPT' || echo "exit code $?" >> "$out"
 count 'r'
@@ -66,18 +70,26 @@ disable 'r'
 drop 'r'
 list
 SCRIPT
+  server="$("$HALCYON" shell --zookeeper "$zookeeper" -e "status 'simple'" | sed -n 's/^    \([^ ]*:[0-9]*\) [0-9]*$/\1/p' | head -n 1)"
+  for group in $GROUPS_OF_COMMANDS; do
+    echo "# $group" >> "$out"
+    sed -e "s/ZOOKEEPER_HERE/$zookeeper/g; s/SERVER_HERE/$server/g" "$HERE/shell/$group.txt" |
+      "$HALCYON" shell --zookeeper "$zookeeper" --keep-going - >> "$out" 2>&1 || echo "exit code $?" >> "$out"
+  done
   "$HALCYON" shell --zookeeper "$zookeeper" --json --keep-going "$HERE/shell/json.txt" >> "$out" 2>&1 || echo "exit code $?" >> "$out"
   normalized < "$out" > "$DIR/$2.txt"
 }
 
 hbase_fetch
-hbase_start "$DIR" "$DIR/root"
+HBASE_PROPERTIES="hbase.quota.enabled=true" hbase_start "$DIR" "$DIR/root"
 run_shell "$HBASE_ZK" hbase
 hbase_kill
-server_start "$DIR/data" "$DIR/server.log"
+mkdir -p "$DIR/site"
+echo '<configuration><property><name>hbase.quota.enabled</name><value>true</value></property></configuration>' > "$DIR/site/hbase-site.xml"
+SERVER_OPTIONS="--config $DIR/site" server_start "$DIR/data" "$DIR/server.log"
 run_shell "$ZK" halcyon
 server_stop
-commands=$(grep -vc '^#' "$HERE/shell/script.txt")
+commands=$(cat "$HERE/shell/script.txt" $(printf "$HERE/shell/%s.txt " $GROUPS_OF_COMMANDS) | grep -vc '^#')
 diff --unchanged-line-format= --old-line-format='HBase: %L' --new-line-format='Halcyon: %L' \
   "$DIR/hbase.txt" "$DIR/halcyon.txt" > "$DIR/differences.txt" || true
 if ! diff <(grep -v '^#' "$HERE/shell/differences.txt") "$DIR/differences.txt" > "$DIR/unexpected.txt"; then

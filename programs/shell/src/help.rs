@@ -1,6 +1,18 @@
 //! The commands: names, groups, what they do, how they are used.
 
+mod groups;
+mod logs;
+mod operations;
+mod peers;
+mod quotas;
+
 use std::fmt::Write as _;
+
+use groups::GROUPS_OF_SERVERS;
+use logs::LOGS;
+use operations::OPERATIONS;
+use peers::PEERS;
+use quotas::QUOTAS;
 
 /// A command as `help` knows it.
 struct Help {
@@ -20,93 +32,22 @@ const ALIASES: &[(&str, &str)] = &[("alter_async", "alter"), ("desc", "describe"
 /// Commands of HBase's shell that are not here.
 const ONLY_IN_HBASE: &[&str] = &[
     "add_labels",
-    "add_peer",
-    "add_rsgroup",
-    "alter_rsgroup_config",
-    "append_peer_exclude_namespaces",
-    "append_peer_exclude_tableCFs",
-    "append_peer_namespaces",
-    "append_peer_tableCFs",
-    "balance_rsgroup",
-    "change_sft",
-    "change_sft_all",
     "clear_auths",
-    "clear_slowlog_responses",
     "close_region",
-    "compact_rs",
-    "disable_exceed_throttle_quota",
-    "disable_peer",
-    "disable_rpc_throttle",
-    "disable_table_replication",
-    "enable_exceed_throttle_quota",
-    "enable_peer",
-    "enable_rpc_throttle",
-    "enable_table_replication",
-    "flush_master_store",
     "get_auths",
-    "get_balancer_decisions",
-    "get_balancer_rejections",
-    "get_largelog_responses",
-    "get_namespace_rsgroup",
-    "get_peer_config",
-    "get_rsgroup",
-    "get_server_rsgroup",
-    "get_slowlog_responses",
     "get_table",
-    "get_table_rsgroup",
     "grant",
-    "hbck_chore_run",
-    "is_in_maintenance_mode",
     "list_labels",
-    "list_peer_configs",
-    "list_peers",
-    "list_quota_snapshots",
-    "list_quota_table_sizes",
-    "list_quotas",
-    "list_replicated_tables",
-    "list_rsgroups",
-    "list_security_capabilities",
-    "list_snapshot_sizes",
-    "list_unknownservers",
-    "move_namespaces_rsgroup",
-    "move_servers_namespaces_rsgroup",
-    "move_servers_rsgroup",
-    "move_servers_tables_rsgroup",
-    "move_tables_rsgroup",
     "refresh_hfiles",
     "refresh_meta",
-    "regioninfo",
-    "remove_peer",
-    "remove_peer_exclude_namespaces",
-    "remove_peer_exclude_tableCFs",
-    "remove_peer_namespaces",
-    "remove_peer_tableCFs",
-    "remove_rsgroup",
-    "remove_servers_rsgroup",
-    "rename_rsgroup",
     "revoke",
     "set_auths",
-    "set_peer_bandwidth",
-    "set_peer_exclude_namespaces",
-    "set_peer_exclude_tableCFs",
-    "set_peer_namespaces",
-    "set_peer_replicate_all",
-    "set_peer_serial",
-    "set_peer_tableCFs",
-    "set_quota",
     "set_visibility",
-    "show_peer_tableCFs",
-    "show_rsgroup_config",
     "snapshot_cleanup",
-    "stop_master",
-    "stop_regionserver",
     "table_help",
     "trace",
     "transit_peer_sync_replication_state",
-    "truncate_region",
-    "update_peer_config",
     "user_permission",
-    "wal_roll_all",
     "zk_dump",
 ];
 
@@ -119,6 +60,11 @@ const GROUPS: &[(&str, &[Help])] = &[
     ("servers", SERVERS),
     ("snapshots", SNAPSHOTS),
     ("switches and procedures", SWITCHES),
+    ("operations", OPERATIONS),
+    ("replication peers", PEERS),
+    ("quotas", QUOTAS),
+    ("groups of region servers", GROUPS_OF_SERVERS),
+    ("logs of servers", LOGS),
 ];
 
 const GENERAL: &[Help] = &[
@@ -400,7 +346,7 @@ pub(crate) fn overview() -> String {
     for (group, commands) in GROUPS {
         let _ = writeln!(text, "{group}");
         for help in *commands {
-            let _ = writeln!(text, "  {:<26} {}", help.name, help.summary);
+            let _ = writeln!(text, "  {:<31} {}", help.name, help.summary);
         }
     }
     text.push_str("Rows and values with other bytes stand in double quotes: \"key\\x00\\xff\". help 'create' shows examples.");

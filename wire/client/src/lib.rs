@@ -84,9 +84,11 @@ mod table;
 mod zookeeper;
 
 pub use admin::{
-    Admin, AlterStatus, CacheEvictions, ClientMetrics, ClusterMetrics, CompactionState, Lock, LockKind, Peer,
-    Procedure, RegionInTransition, RegionMetrics, ReplicationSource, ServerMetrics, Snapshot, SnapshotType,
-    Switch, TableState, Task, UserMetrics,
+    Admin, AlterStatus, BalancerDecision, BalancerRejection, CacheEvictions, CallLog, CallLogFilter,
+    ClientMetrics, ClusterMetrics, CompactionState, GroupBalance, Lock, LockKind, LoggedCall, Peer,
+    Procedure, Quota, QuotaFilter, QuotaSubject, RegionInTransition, RegionMetrics, ReplicationSource,
+    ServerGroup, ServerMetrics, Snapshot, SnapshotType, SpaceUse, Switch, TableState, Task, Throttle,
+    UserMetrics,
 };
 pub use batch::Action;
 pub use buffered::{BufferError, BufferedMutator};
@@ -110,6 +112,7 @@ pub use table::{ActionResult, Table};
 pub use bytes::Bytes;
 pub use halcyon_cell::{Cell, CellType};
 pub use halcyon_proto::pb::mutation_proto::{Durability as DurabilityLevel, MutationType};
+pub use halcyon_proto::pb::{QuotaScope, SpaceViolationPolicy, ThrottleType, TimeUnit};
 pub use halcyon_rpc::{Codec, Compressor};
 pub use halcyon_schema::{
     FamilyDescriptor, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName,

@@ -2,7 +2,12 @@
 
 mod alter;
 mod general;
+mod groups;
+mod logs;
 mod namespaces;
+mod operations;
+mod peers;
+mod quotas;
 mod regions;
 mod rows;
 mod scan;
@@ -86,7 +91,12 @@ pub(crate) async fn execute(context: &mut Context, command: Command) -> Result<(
         || regions::run(context, name, arguments).await?
         || servers::run(context, name, arguments).await?
         || snapshots::run(context, name, arguments).await?
-        || switches::run(context, name, arguments).await?;
+        || switches::run(context, name, arguments).await?
+        || peers::run(context, name, arguments).await?
+        || quotas::run(context, name, arguments).await?
+        || logs::run(context, name, arguments).await?
+        || groups::run(context, name, arguments).await?
+        || operations::run(context, name, arguments).await?;
     debug_assert!(is_known, "{name} is in help and has no command");
     Ok(())
 }

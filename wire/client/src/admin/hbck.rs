@@ -17,17 +17,12 @@ const REGIONS_MAX: usize = 500;
 const NO_PROCEDURE: u64 = u64::MAX;
 
 impl Admin {
-    /// Each call has a connection of its own: repairs are rare. It is not made again after an error.
     async fn hbck<M: Message + Default>(
         &self,
         method: &str,
         request: &impl Message,
     ) -> Result<M, ClientError> {
-        let address = self.cluster.active_master().await?.address();
-        let connection = self.cluster.service(&address, "HbckService").await?;
-        let timeout = Some(self.cluster.inner.options.operation_timeout);
-        let answer = connection.call_with_cells(method, request, None, timeout).await?;
-        crate::table::decode(&answer)
+        self.call_once("HbckService", method, request).await
     }
 
     /// Writes the state of a table, and returns the state from before. Its regions stay as they are.

@@ -3,10 +3,14 @@
 //! Methods return when the work is done: they wait for the master's procedure. A request that starts a procedure carries a
 //! nonce, so that a retry does not start another one.
 
+mod groups;
 mod hbck;
+mod log_entries;
 mod namespaces;
+mod operations;
 mod peers;
 mod procedures;
+mod quotas;
 mod regions;
 mod servers;
 mod snapshots;
@@ -14,8 +18,11 @@ mod status;
 mod switches;
 mod tables;
 
+pub use groups::{GroupBalance, ServerGroup};
+pub use log_entries::{BalancerDecision, BalancerRejection, CallLog, CallLogFilter, LoggedCall};
 pub use peers::Peer;
 pub use procedures::{Lock, LockKind, Procedure};
+pub use quotas::{Quota, QuotaFilter, QuotaSubject, SpaceUse, Throttle};
 pub use regions::CompactionState;
 pub use servers::CacheEvictions;
 pub use snapshots::{Snapshot, SnapshotType};

@@ -24,7 +24,7 @@ impl Admin {
         Ok(status.servers.into_iter().map(|server| server.name).collect())
     }
 
-    async fn call_server<M: Message + Default>(
+    pub(super) async fn call_server<M: Message + Default>(
         &self,
         server: &ServerName,
         method: &str,
