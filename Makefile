@@ -60,7 +60,8 @@
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
 #              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
-# make fault-matrix  the same beside 37 kinds of faults, first each alone, then two at a time; as root, with nft and libfaketime
+# make fault-matrix  the same beside 37 kinds of faults, first each alone, then two at a time; as root, with nft and libfaketime;
+#              LOADS="list ingest" adds HBase's BigLinkedList and a continuous ingest
 # make keeper-test  keepers in a cluster of Halcyon: what they report and how fast, frozen servers, pauses, a master that is killed; three minutes
 # make status-test  clients that are told of a dead server (hbase.status.published): how long their calls take when a region server is frozen; six minutes
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
@@ -107,7 +108,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -122,7 +123,7 @@ book:
 	mdbook build --dest-dir "$(CARGO_TARGET_DIR)/book"
 	@echo "$(CARGO_TARGET_DIR)/book/index.html"
 
-test: check unit compat
+test: check unit compat-tested
 
 check:
 	cargo xtask check
@@ -139,6 +140,11 @@ browser-cluster: build
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh
+
+# The program that the unit tests have started, which asserts more. A release build would take some minutes.
+compat-tested:
+	cargo test --quiet --workspace --no-run
+	HALCYON="$(CARGO_TARGET_DIR)/debug/halcyon" testing/compat/run.sh
 
 conformance: build
 	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)

@@ -47,4 +47,15 @@ if [ -n "$active" ]; then cluster kill master1; else cluster kill master2; fi
 groups wait "$server" all
 groups after-restart "$server"
 groups normalize
+
+# the same by the shell
+address_of() { name_of "$1" | sed 's/,\([0-9]*\),.*/:\1/'; }
+for process in halcyon1 halcyon2 halcyon3; do [ "$process" = "$found" ] || other="$(address_of "$process")"; done
+in_group() { sh_halcyon "get_rsgroup '$1'" | grep -qwF "$2"; } # in_group GROUP SERVER_OR_TABLE
+all_at() { local seen; seen="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'")" && grep -q OPEN <<< "$seen" && ! grep -vqF "${2/:/,}," <<< "$seen"; }
+sh_halcyon "add_rsgroup 'shell'; move_servers_rsgroup 'shell', ['$other']; create 'shell', 'f'; move_tables_rsgroup 'shell', ['shell']" > /dev/null
+in_group shell "$other" && in_group shell shell || fail "the group of the shell is: $(sh_halcyon "get_rsgroup 'shell'")"
+wait_for 30 all_at shell "$other"
+sh_halcyon "move_tables_rsgroup 'default', ['shell']; move_servers_rsgroup 'default', ['$other']; remove_rsgroup 'shell'" > /dev/null
+in_group default "$other" && ! sh_halcyon "list_rsgroups" | grep -qw shell || fail "the group of the shell is still there: $(sh_halcyon list_rsgroups)"
 echo "groups-test: passed"

@@ -6,10 +6,12 @@
 # SECONDS_OF_FAULTS  how long faults are made, default 180
 # SEED      chooses the faults and the operations, default 1
 # FAULTS    which faults; default: kills and freezes of region servers and of the active master, and moves. `all`: those of
-#           faults.sh, first each of them (not with ONLY_PAIRS), then pairs. It needs root, nft (nftables), libfaketime, and 6 GB of memory
+#           faults.sh, first each of them (not with ONLY_PAIRS), then pairs. It needs root, nft (nftables), libfaketime, and 6 GB of memory (8 GB with LOADS)
 # SERVERS   region servers, default 3
 # RATE      operations of each process in a second, default 25; there are 3 processes of each client for each kind of history
 # DELETES   false leaves out deletes, default true
+# LOADS     default none: "list ingest" also runs HBase's BigLinkedList and a continuous ingest, and looks for every row at the end. Each
+#           iteration of the list writes NODES rows (a multiple of 25000, default 25000); INGEST_RATE is nodes in a second, default 500
 # RESULTS   directory that gets the histories, the faults and the result, default CLUSTER_DIR/histories
 # HALCYON   the binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HISTORIES the checker and recorder, default target/debug/halcyon-histories there
@@ -22,18 +24,23 @@ TARGET="${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}"
 export HALCYON="${HALCYON:-$TARGET/release/halcyon}"
 HISTORIES="${HISTORIES:-$TARGET/debug/halcyon-histories}"
 SECONDS_OF_FAULTS="${SECONDS_OF_FAULTS:-180}" SEED="${SEED:-1}" SERVERS="${SERVERS:-3}" RATE="${RATE:-25}" DELETES="${DELETES:-true}"
+LOADS="${LOADS:-}" NODES="${NODES:-25000}" INGEST_RATE="${INGEST_RATE:-500}"
 KINDS="lists registers rows"
 for program in "$HALCYON" "$HISTORIES"; do
   [ -x "$program" ] || { echo "no program at $program: build it, or set HALCYON and HISTORIES" >&2; exit 66; }
 done
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
+. "$HERE/processes.sh"
+. "$HERE/loads.sh"
+has_load() { [[ " $LOADS " == *" $1 "* ]]; }
 case "$SYSTEM" in
   halcyon) PREFIX=halcyon OPTIONS=(--masters 2 --halcyons "$SERVERS" --hregionservers 0) ;;
   hbase) PREFIX=hregionserver OPTIONS=(--masters 0 --halcyons 0 --hregionservers "$SERVERS") ;;
   *) echo "SYSTEM is halcyon or hbase" >&2; exit 64 ;;
 esac
 client26_classes
+! has_load list || linked_list_fetch
 . "$HERE/faults.sh"
 FAULTS="${FAULTS:-$SIMPLE_FAULTS}"
 if [ "$FAULTS" = all ]; then
@@ -57,6 +64,8 @@ RECORDERS=()
 end() {
   local pid
   for pid in "${RECORDERS[@]}"; do pkill -TERM -P "$pid" || kill "$pid" 2> /dev/null || true; done
+  linked_list_kill
+  ingest_kill
   cluster down
 }
 trap end EXIT
@@ -71,9 +80,13 @@ all_are_open() {
 recorders_work() {
   local pid
   for pid in "${RECORDERS[@]}"; do kill -0 "$pid" 2> /dev/null || fail "a recorder ended: $(tail -n 3 "$RESULTS"/*.log)"; done
+  ! has_load list || linked_list_works || linked_list_end
+  ! has_load ingest || ingest_works || fail "the ingest ended: $(tail -n 3 "$CLUSTER_DIR/ingest.log")"
 }
 recorded() { cat "$RESULTS"/*-{lists,registers,rows}.txt | grep -c ' ok' || true; }
 have_recorded() { [ "$(recorded)" -gt "$1" ]; }
+has_ingested() { [ "$(ingest_nodes)" -gt "$1" ]; }
+has_verified() { [ "$(linked_list_verified)" -ge "$1" ] || ! linked_list_works; }
 
 properties=()
 for kind in "" read. write.; do properties+=(--property "hbase.rpc.${kind}timeout=10000"); done
@@ -83,6 +96,7 @@ ZK="$(setting_of zookeeper)"
 RESULTS="${RESULTS:-$CLUSTER_DIR/histories}"
 mkdir -p "$RESULTS"
 : > "$RESULTS/faults.txt"
+: > "$RESULTS/loads.txt"
 client26 halcyon.compat.histories.Recorder create "$ZK" h
 wait_for 60 all_are_open
 CLIENT26_SECONDS=$((900 + SECONDS_OF_FAULTS * 3)) CLIENT26_MEMORY=300m CLIENT26_OPTIONS="-Drate=$RATE -Dseed=$SEED -Ddeletes=$DELETES" \
@@ -95,6 +109,10 @@ for kind in $KINDS; do
   RECORDERS+=($!)
 done
 wait_for 60 grep -q '^working' "$RESULTS/java.log"
+# The job waits for the worst pair of faults. It asks for the sizes of regions without a second attempt, and needs none.
+! has_load list || linked_list_start 100000 "$NODES" -D hbase.client.retries.number=100 -D zookeeper.registry.async.get.timeout=120000 \
+  -D zookeeper.recovery.retry=100 -D hbase.regionsizecalculator.enable=false
+! has_load ingest || ingest_start "$INGEST_RATE"
 sleep 5
 
 # When all works again, the recorders have answers, too.
@@ -104,6 +122,10 @@ works_again() {
   recorders_work
   before="$(recorded)"
   wait_for 60 have_recorded $((before + 500))
+  if has_load ingest; then
+    before="$(ingest_nodes)"
+    wait_for 120 has_ingested $((before + 500))
+  fi
 }
 
 IN_PAIRS="" single=()
@@ -131,6 +153,17 @@ works_again
 touch "$CLUSTER_DIR/stop"
 for pid in "${RECORDERS[@]}"; do wait "$pid" || fail "a recorder failed: $(tail -n 3 "$RESULTS"/*.log)"; done
 RECORDERS=()
+if has_load list; then # the iteration that runs, and all before
+  verified="$(linked_list_verified)"
+  wait_for 900 has_verified $((verified + 1))
+  linked_list_works || linked_list_end
+  linked_list_kill
+  LINKED_LIST=""
+  linked_list_counts >> "$RESULTS/loads.txt"
+  echo "BigLinkedList: $((verified + 1)) iterations of $NODES rows verified" >> "$RESULTS/loads.txt"
+fi
+! has_load ingest || ingest_verdict >> "$RESULTS/loads.txt"
+[ -z "$LOADS" ] || cat "$RESULTS/loads.txt"
 result=0
 "$HISTORIES" check "$RESULTS"/*-{lists,registers,rows}.txt > "$RESULTS/result.txt" || result=$?
 cat "$RESULTS/result.txt"

@@ -15,26 +15,23 @@ ITERATIONS="${1:-2}" NODES="${NODES:-250000}" KILL_SECONDS="${KILL_SECONDS:-40}"
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
 . "$HERE/processes.sh"
-JARS="${HALCYON_HBASE_IT_LIB:-$HOME/.cache/halcyon/hbase-it-lib}"
-[ -n "${HALCYON_HBASE_IT_LIB:-}" ] || maven_jars "$HERE/linked-list/pom.xml" "$JARS"
-TEST=""
-trap '[ -z "$TEST" ] || kill "$TEST" 2> /dev/null; cluster down' EXIT
+. "$HERE/loads.sh"
+linked_list_fetch
+trap 'linked_list_kill; cluster down' EXIT
 trap 'exit 143' TERM INT
 
-rounds() { grep -c 'Verify finished with success' "$CLUSTER_DIR/test.log" || true; }
-works() { kill -0 "$TEST" 2> /dev/null; }
 kill_in_turn() { # until the test has ended
   local victim kills=0 name
-  while works; do
+  while linked_list_works; do
     for victim in halcyon1 hregionserver1; do
-      for ((second = 0; second < KILL_SECONDS; second++)); do works && sleep 1; done
-      works || break
+      for ((second = 0; second < KILL_SECONDS; second++)); do linked_list_works && sleep 1; done
+      linked_list_works || break
       name="$(name_of "$victim")"
       cluster kill "$victim"
       wait_for 120 is_dead "$name"
       cluster start "$victim"
       wait_for 120 has_another "$victim" "$name"
-      echo "kill $((++kills)), of $victim; $(rounds) iterations verified"
+      echo "kill $((++kills)), of $victim; $(linked_list_verified) iterations verified"
     done
   done
   KILLS=$kills
@@ -46,18 +43,8 @@ properties+=(--property dfs.client.socket-timeout=60000)
 cluster up --parts "zookeeper hdfs hbaseservers" --hregionservers 2 "${properties[@]}" --seconds $((1800 + ITERATIONS * 1800)) > /dev/null
 ZK="$(setting_of zookeeper)"
 echo "servers: $(name_of halcyon1) (Halcyon), $(name_of hregionserver1) and $(name_of hregionserver2) (HBase)"
-mkdir -p "$CLUSTER_DIR/test"
-cp "$CLUSTER_DIR/client/"*.xml "$CLUSTER_DIR/test/"
-log_file "$CLUSTER_DIR/test"
-"$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" -cp "$CLUSTER_DIR/test:$JARS/*" org.apache.hadoop.hbase.test.IntegrationTestBigLinkedList \
-  -D mapreduce.framework.name=local -D "hadoop.tmp.dir=$CLUSTER_DIR/test/tmp" \
-  Loop "$ITERATIONS" 1 "$NODES" /linked-list 1 1000 25 > "$CLUSTER_DIR/test.log" 2>&1 < /dev/null &
-TEST=$!
+linked_list_start "$ITERATIONS" "$NODES"
 KILLS=0
 if [ "$KILL_SECONDS" -gt 0 ]; then kill_in_turn; fi
-result=0
-wait "$TEST" || result=$?
-TEST=""
-grep -E '(UNREFERENCED|REFERENCED|UNDEFINED|CORRUPT|EXTRAREFERENCES|LOST_FAMILIES)=' "$CLUSTER_DIR/test.log" | tail -n 8 || true
-[ "$result" = 0 ] || { tail -n 20 "$CLUSTER_DIR/test.log" >&2; fail "the test failed with $result; logs are in $CLUSTER_DIR"; }
+linked_list_end
 echo "linked-list: $ITERATIONS iterations of $NODES rows, $KILLS kills, nothing lost"

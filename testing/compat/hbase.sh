@@ -4,6 +4,7 @@
 # HBASE_PROPERTIES   more properties, "name=value ..."
 # HBASE_PORTS="zookeeper master regionserver"     default: three free ports
 # HBASE_KEEP_ZK      not empty: DIR has the ZooKeeper of an earlier start, which goes on
+# HBASE_MORE_LIB     a directory with more jars
 # HBASE_SITE         a file with more properties, as lines of an hbase-site.xml
 HBASE_LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 HBASE_PID=""
@@ -42,7 +43,7 @@ log4j.appender.F.File=$dir/hbase.log
 log4j.appender.F.layout=org.apache.log4j.PatternLayout
 log4j.appender.F.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
 LOG
-  "$JAVA" -Xms256m -Xmx1g "${JAVA_FLAGS[@]}" -XX:+ExitOnOutOfMemoryError -cp "$dir/conf:$HBASE_LIB/*" \
+  "$JAVA" -Xms256m -Xmx1g "${JAVA_FLAGS[@]}" -XX:+ExitOnOutOfMemoryError -cp "$dir/conf:$HBASE_LIB/*${HBASE_MORE_LIB:+:$HBASE_MORE_LIB/*}" \
     org.apache.hadoop.hbase.master.HMaster start > "$dir/stdout.log" 2>&1 < /dev/null &
   HBASE_PID=$!
   HBASE_ZK="127.0.0.1:$zk"

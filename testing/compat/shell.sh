@@ -41,7 +41,7 @@ regions_of() { # encoded names of the regions of a table, in order: ZOOKEEPER TA
   "$HALCYON" shell --zookeeper "$1" --json -e "list_regions '$2'" | sed -E 's/.*\.([0-9a-f]{32})\.".*/\1/'
 }
 
-GROUPS_OF_COMMANDS="peers quotas logs operations" # each has a script
+GROUPS_OF_COMMANDS="peers quotas logs operations groups" # each has a script
 run_shell() { # run_shell ZOOKEEPER NAME: the script, then commands that need the names of regions, then those of the groups
   local zookeeper="$1" out="$DIR/$2.out" regions server group
   "$HALCYON" shell --zookeeper "$zookeeper" --keep-going "$HERE/shell/script.txt" > "$out" 2>&1 || echo "exit code $?" >> "$out"
@@ -81,11 +81,19 @@ SCRIPT
 }
 
 hbase_fetch
-HBASE_PROPERTIES="hbase.quota.enabled=true" hbase_start "$DIR" "$DIR/root"
+GROUPS_LIB="${HALCYON_GROUPS_LIB:-$HOME/.cache/halcyon/hbase-rsgroup-lib}"
+maven_jars "$HERE/../cluster/groups/pom.xml" "$GROUPS_LIB"
+PROPERTIES="hbase.quota.enabled=true hbase.coprocessor.master.classes=org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint
+  hbase.master.loadbalancer.class=org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer"
+HBASE_MORE_LIB="$GROUPS_LIB" HBASE_PROPERTIES="$PROPERTIES" hbase_start "$DIR" "$DIR/root"
 run_shell "$HBASE_ZK" hbase
 hbase_kill
 mkdir -p "$DIR/site"
-echo '<configuration><property><name>hbase.quota.enabled</name><value>true</value></property></configuration>' > "$DIR/site/hbase-site.xml"
+{
+  echo "<configuration>"
+  for property in $PROPERTIES; do echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"; done
+  echo "</configuration>"
+} > "$DIR/site/hbase-site.xml"
 SERVER_OPTIONS="--config $DIR/site" server_start "$DIR/data" "$DIR/server.log"
 run_shell "$ZK" halcyon
 server_stop
