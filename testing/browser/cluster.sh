@@ -12,12 +12,12 @@ export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/rele
 . "$HERE/mixed.sh"
 . "$TOP/testing/browser/chromium.sh"
 cd "$TOP"
-cargo test --package halcyon --test browser_cluster --no-run
+cargo test --package halcyon --test all --no-run
 trap 'cluster down' EXIT
 trap 'exit 143' TERM INT
 
 look() { # look TEST
-  cargo test --quiet --package halcyon --test browser_cluster -- --ignored --exact --nocapture "$1"
+  cargo test --quiet --package halcyon --test all -- --ignored --exact --nocapture "browser_cluster::$1"
 }
 pages_of() { sed -n 's|^master-info http://\(.*\)/$|\1|p' "$CLUSTER_DIR/$1/log" | tail -n 1; } # pages_of PROCESS
 master_name() { sed -n 's/^master //p' "$CLUSTER_DIR/$1/log" | tail -n 1; }

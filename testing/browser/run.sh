@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 . testing/browser/chromium.sh
-exec cargo test --package halcyon --test browser -- --ignored --nocapture
+exec cargo test --package halcyon --test all browser:: -- --ignored --nocapture

@@ -15,9 +15,9 @@ DIR="$(cd "$DIR" && pwd)"
 trap 'hbase_kill' EXIT
 hbase_fetch
 cd "$HERE/../.."
-cargo test --no-run -q -p halcyon --test check_cluster
+cargo test --no-run -q -p halcyon --test all
 hbase_start "$DIR" "$DIR/root"
-HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" cargo test -q -p halcyon --test check_cluster -- --ignored --nocapture
+HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" cargo test -q -p halcyon --test all check_cluster:: -- --ignored --nocapture
 hbase_kill
 [ -n "$KEEP" ] || rm -rf "$DIR"
 echo "halcyon check works with HBase 2.6.4"

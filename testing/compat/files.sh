@@ -11,4 +11,4 @@ export HALCYON_HBASE_LIB="$LIB"
 cd "$HERE/../.."
 cargo test -p halcyon-hfile --test golden -- --ignored
 cargo test -p halcyon-hfile --test matrix -- --ignored --nocapture
-cargo test -p halcyon-wal --test hbase -- --ignored
+cargo test -p halcyon-wal --test all hbase:: -- --ignored

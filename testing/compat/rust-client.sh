@@ -15,9 +15,9 @@ DIR="$(cd "$DIR" && pwd)"
 trap 'hbase_kill' EXIT
 hbase_fetch
 cd "$HERE/../.."
-cargo test --no-run -q -p halcyon --test client
+cargo test --no-run -q -p halcyon --test all
 hbase_start "$DIR" "$DIR/root"
-HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" cargo test -q -p halcyon --test client -- --ignored --nocapture
+HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" cargo test -q -p halcyon --test all client:: -- --ignored --nocapture
 hbase_kill
 [ -n "$KEEP" ] || rm -rf "$DIR"
 echo "the Rust client works with HBase 2.6.4"

@@ -9,28 +9,48 @@ use std::time::{Duration, Instant};
 /// (name, package, where the test is in it, the beginning of the test's own name).
 const TESTS: &[(&str, &str, &[&str], &str)] = &[
     ("files", "halcyon-env", &["--test", "file_system"], "the_simulated_hdfs"),
-    ("wal-deaths", "halcyon-wal", &["--test", "crash"], "acknowledged_edits_survive_what_a_seed_chooses"),
-    ("recovered-edits", "halcyon-wal", &["--test", "crash"], "recovered_edits_of_two_servers_are_both_kept"),
-    ("wal-data-nodes", "halcyon-wal", &["--test", "replace"], "a_remote_log_outlives_data_nodes"),
+    (
+        "wal-deaths",
+        "halcyon-wal",
+        &["--test", "all"],
+        "crash::acknowledged_edits_survive_what_a_seed_chooses",
+    ),
+    (
+        "recovered-edits",
+        "halcyon-wal",
+        &["--test", "all"],
+        "crash::recovered_edits_of_two_servers_are_both_kept",
+    ),
+    ("wal-data-nodes", "halcyon-wal", &["--test", "all"], "replace::a_remote_log_outlives_data_nodes"),
     (
         "wal-seals",
         "halcyon-wal",
-        &["--test", "replace"],
-        "a_remote_file_that_failed_is_sealed_before_it_is_archived",
+        &["--test", "all"],
+        "replace::a_remote_file_that_failed_is_sealed_before_it_is_archived",
     ),
     ("openings", "halcyon-region", &["--lib"], "place::tests::of_two_openings_at_the_same_time_one_succeeds"),
-    ("fenced-log", "halcyon-region", &["--test", "takeover"], "the_log_of_a_frozen_server_is_sealed"),
-    ("frozen-everywhere", "halcyon-region", &["--test", "takeover"], "a_server_that_thaws_changes_nothing"),
+    ("fenced-log", "halcyon-region", &["--test", "all"], "takeover::the_log_of_a_frozen_server_is_sealed"),
+    (
+        "frozen-everywhere",
+        "halcyon-region",
+        &["--test", "all"],
+        "takeover::a_server_that_thaws_changes_nothing",
+    ),
     (
         "lost-answers",
         "halcyon-region",
-        &["--test", "takeover"],
-        "a_server_that_thaws_takes_back_no_file_of_another",
+        &["--test", "all"],
+        "takeover::a_server_that_thaws_takes_back_no_file_of_another",
     ),
-    ("frozen-servers", "halcyon-region", &["--test", "frozen"], "servers_that_thaw_change_nothing"),
-    ("frozen-splits", "halcyon-region", &["--test", "split"], "a_master_that_thaws_takes_no_daughter_away"),
-    ("late-splits", "halcyon-region", &["--test", "split"], "daughters_stay_whatever_arrives_late"),
-    ("disturbed", "halcyon-region", &["--test", "disturbed"], "what_is_acknowledged_stays"),
+    ("frozen-servers", "halcyon-region", &["--test", "all"], "frozen::servers_that_thaw_change_nothing"),
+    (
+        "frozen-splits",
+        "halcyon-region",
+        &["--test", "all"],
+        "split::a_master_that_thaws_takes_no_daughter_away",
+    ),
+    ("late-splits", "halcyon-region", &["--test", "all"], "split::daughters_stay_whatever_arrives_late"),
+    ("disturbed", "halcyon-region", &["--test", "all"], "disturbed::what_is_acknowledged_stays"),
     (
         "split",
         "halcyon-regionserver",
@@ -39,8 +59,8 @@ const TESTS: &[(&str, &str, &[&str], &str)] = &[
     ),
     ("cluster-id", "halcyon-master", &["--lib"], "bootstrap::tests::a_disturbed_start_keeps_the_id"),
     ("cluster", "halcyon-sim", &["--test", "seeds"], "a_cluster_keeps_its_promises"),
-    ("oracle", "halcyon-region", &["--test", "oracle"], "on_hdfs"),
-    ("oracle-stripes", "halcyon-region", &["--test", "oracle"], "by_stripes_on_hdfs"),
+    ("oracle", "halcyon-region", &["--test", "all"], "oracle::on_hdfs"),
+    ("oracle-stripes", "halcyon-region", &["--test", "all"], "oracle::by_stripes_on_hdfs"),
 ];
 
 const USAGE: &str = "cargo xtask seeds [--count N] [--first N] [TEST]...";

@@ -1,11 +1,9 @@
 //! What HBase's backup tool asks of a master: rolled WALs with a note, and files that stay until a backup has them.
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::Cell;
 use halcyon_contract::{BackupTables, BulkLoadState, bulk_load_cells};
 use halcyon_env::sim::SimFileSystem;

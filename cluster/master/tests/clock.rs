@@ -1,12 +1,10 @@
 //! A master whose clock is behind that of the master before.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env, SystemClock};

@@ -3,17 +3,15 @@
 //! For each action: the cluster is set up, the disk dies at the n-th sync point of the action, and what is left
 //! (unsynced bytes and names dropped, kept or torn) is given to a new master with an empty region server. When it
 //! is quiet, an action that was acknowledged must be complete; any other must be complete or not begun.
-//! To repeat one case: `cargo test -p halcyon-master --test crash <name>`; the failure prints n and the mode.
+//! To repeat one case: `cargo test -p halcyon-master --test all crash:: <name>`; the failure prints n and the mode.
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
-
-mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;

@@ -2,13 +2,11 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_contract::RegionFiles;
 use halcyon_env::sim::{CrashMode, SimFileSystem};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_master::{MobAdminService, MobChoreSettings};
 use halcyon_proto::pb;

@@ -1,12 +1,10 @@
 //! The normalizer: what clients ask, what it does by itself, and what it leaves alone.
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_master::MasterSettings;
 use halcyon_proto::pb;

@@ -1,10 +1,8 @@
 //! Which clusters can be peers.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_schema::ClusterId;

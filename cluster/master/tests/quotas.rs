@@ -2,14 +2,12 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_contract::{QuotaSource, QuotaSubject, QuotaTable};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;

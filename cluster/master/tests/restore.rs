@@ -5,12 +5,10 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;

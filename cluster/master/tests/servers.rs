@@ -3,20 +3,17 @@
 //! It is one piece because all of its tests share the double of many servers.
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
-#[path = "servers/barriers.rs"]
 mod barriers;
-mod common;
-#[path = "servers/groups.rs"]
 mod groups;
-#[path = "servers/states.rs"]
 mod states;
 
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
     Announce, Assignments, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination,
@@ -764,7 +761,7 @@ fn an_opening_that_is_not_waited_for() {
 /// region is open twice, and none is opened before the WALs of its last server are split.
 #[test]
 fn deaths_in_any_order() {
-    let test = "-p halcyon-master --test servers deaths_in_any_order";
+    let test = "-p halcyon-master --test all servers::deaths_in_any_order";
     for_each_seed(test, 0..100, |seed| {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = |below: u64| {

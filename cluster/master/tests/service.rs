@@ -2,15 +2,13 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_contract::RegionServerApi;
 use halcyon_env::Env;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};

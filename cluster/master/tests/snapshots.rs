@@ -1,11 +1,9 @@
 //! Snapshots: taken, listed, cloned, restored, deleted.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_contract::WalFiles;
 use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;

@@ -1,11 +1,9 @@
 //! Splits and merges: what is refused, what clients see, and what becomes of the parents.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_contract::{Assignments, RegionServerApi, Unasked};
 use halcyon_master::MasterSettings;
 use halcyon_proto::pb;

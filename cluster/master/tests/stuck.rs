@@ -6,12 +6,10 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;

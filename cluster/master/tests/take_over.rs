@@ -1,12 +1,10 @@
 //! A root directory that HBase's master has used, as its own region tells of it.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, ErrorKind};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;

@@ -1,10 +1,8 @@
 //! Store file trackers of tables: what is refused, in HBase's words, and how one is changed.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_schema::{STORE_FILE_TRACKER, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, TableDescriptor};

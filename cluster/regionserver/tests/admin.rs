@@ -1,12 +1,11 @@
 //! AdminService, loads, recovery, and what the server does by itself.
 
-mod common;
-
+use crate::common;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::common::{Lab, class, settings};
 use bytes::Bytes;
-use common::{Lab, class, settings};
 use halcyon_contract::{RegionServerStatus, RegionStateTransition};
 use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};

@@ -1,12 +1,10 @@
 //! What a server does for procedures that HBase's master coordinates through znodes. `halcyon-zookeeper` tests the barriers.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{
     BackupBooks, BackupTables, BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, last_wal_number,

@@ -1,10 +1,8 @@
 //! The three calls of a bulk load.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Lab, ROOT, class};
+use crate::common::{Lab, ROOT, class};
 use halcyon_cell::{Cell, CellType};
 use halcyon_env::FileSystem;
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};

@@ -1,10 +1,9 @@
 //! Compactions of a server: ended by the switch and by closing, slowed down, and waited for by flushes.
 
-mod common;
-
+use crate::common;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env};
 use halcyon_proto::pb;

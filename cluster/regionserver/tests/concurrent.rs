@@ -1,19 +1,18 @@
 //! Many clients at once, while the region is flushed, compacted, closed and opened under them.
 
-mod common;
-
+use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::common::Lab;
 use bytes::Bytes;
-use common::Lab;
 use halcyon_cell::Cell;
 use halcyon_env::{Env, spawn_thread};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 
 const CLIENTS: usize = 4;
-const ROUNDS: u64 = 2000;
+const ROUNDS: u64 = 500;
 const ROWS: u64 = 5;
 
 fn increment(lab: &Lab, row: u64, nonce: u64) -> bool {

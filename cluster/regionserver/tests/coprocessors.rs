@@ -3,12 +3,11 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
+use crate::common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Lab, get, settings, table};
+use crate::common::{Lab, get, settings, table};
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;

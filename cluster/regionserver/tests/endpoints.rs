@@ -2,12 +2,11 @@
 
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
+use crate::common::{Lab, get, settings, table};
 use bytes::Bytes;
-use common::{Lab, get, settings, table};
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;

@@ -6,16 +6,15 @@
 
 #![allow(clippy::disallowed_methods)] // sleeps and clocks of the test itself
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{ROOT, connection, decoded, put, settings};
 use bytes::Bytes;
-use common::{ROOT, connection, decoded, put, settings};
 use halcyon_cell::Cell;
 use halcyon_contract::RegionServerApi;
 use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};

@@ -1,9 +1,7 @@
 //! Whatever bytes a client sends: an answer or an exception, and the server lives on.
 
-mod common;
-
+use crate::common::{Lab, get, put};
 use bytes::Bytes;
-use common::{Lab, get, put};
 use halcyon_cell::Cell;
 use halcyon_env::sim::Dice;
 use halcyon_proto::pb;

@@ -1,8 +1,7 @@
 //! Multi: actions that stand alone, atomic and conditional ones.
 
-mod common;
-
-use common::{Lab, class, decoded, get, mutation, put, text};
+use crate::common;
+use crate::common::{Lab, class, decoded, get, mutation, put, text};
 use halcyon_cell::{Cell, CellType};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;

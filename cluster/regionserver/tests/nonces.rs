@@ -6,14 +6,13 @@
 
 #![allow(clippy::disallowed_methods)] // threads of the test itself
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Lab, ROOT, connection, mutation, settings, table};
+use crate::common::{Lab, ROOT, connection, mutation, settings, table};
 use halcyon_cell::Cell;
 use halcyon_contract::RegionServerApi;
 use halcyon_env::sim::{CrashMode, SimFileSystem};

@@ -1,11 +1,10 @@
 //! Throttles and space quotas, as clients meet them.
 
-mod common;
-
+use crate::common;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use common::{Lab, class, get, mutation, put, settings};
+use crate::common::{Lab, class, get, mutation, put, settings};
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{ALL_REGION_SERVERS, QuotaSource, QuotaSubject, QuotaView};
 use halcyon_env::sim::SimFileSystem;

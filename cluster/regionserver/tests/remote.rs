@@ -1,14 +1,13 @@
 //! A region server whose master is another process: what it says of itself, and how remote procedures end.
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, ErrorKind};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, FileSystem, SystemClock};

@@ -1,12 +1,10 @@
 //! Copies of a region for reads: what a client gets of them.
 #![allow(clippy::disallowed_methods)] // the clock of the tests themselves
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Lab, class, get, put, rows, table, text};
+use crate::common::{Lab, class, get, put, rows, table, text};
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableDescriptor};

@@ -1,9 +1,7 @@
 //! What another cluster sends is applied once, in order, as it was written there.
 
-mod common;
-
+use crate::common::{Lab, class, settings, text};
 use bytes::Bytes;
-use common::{Lab, class, settings, text};
 use halcyon_cell::{Cell, CellType, TagType, append_tag};
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::sim::{CrashMode, SimFileSystem};

@@ -3,14 +3,14 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one: so is the connection to the peer
 
-mod common;
-mod peer;
-
+use crate::peer;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{ROOT, settings};
+use crate::common::{ROOT, settings};
+use crate::peer::here::{Here, archive_wals, description, in_file_names, rows, waits};
+use crate::peer::{Peer, Say};
 use halcyon_cell::ErrorKind;
 use halcyon_contract::{LeftQueue, ReplicationBooks, ReplicationSources};
 use halcyon_env::Env;
@@ -18,8 +18,6 @@ use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_regionserver::{RegionServer, RegionServerSettings};
 use halcyon_schema::{ServerName, layout, peer_files};
 use halcyon_wal::SyncMode;
-use peer::here::{Here, archive_wals, description, in_file_names, rows, waits};
-use peer::{Peer, Say};
 
 fn durable() -> RegionServerSettings {
     RegionServerSettings {

@@ -2,15 +2,14 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one: so is the connection to the peer
 
-mod common;
-mod peer;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::{ROOT, settings};
+use crate::peer::here::{Here, archive_wals, description, waits};
+use crate::peer::{Peer, Say};
 use bytes::Bytes;
-use common::{ROOT, settings};
 use halcyon_cell::{Cell, ErrorKind};
 use halcyon_contract::{
     CloseRegionRequest, OpenRegionRequest, PeerDescription, RegionServerApi, ReplicationBooks,
@@ -22,8 +21,6 @@ use halcyon_schema::{
     FamilyDescriptor, RegionBarriers, RegionInfo, ServerName, TableDescriptor, TableName, barrier_cells,
     layout, parents_cell, peer_files,
 };
-use peer::here::{Here, archive_wals, description, waits};
-use peer::{Peer, Say};
 
 /// So long nothing must arrive that has to wait.
 const QUIET: Duration = Duration::from_millis(700);

@@ -2,15 +2,15 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one: so is the connection to the peer
 
-mod common;
-mod peer;
-
+use crate::peer;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::settings;
+use crate::common::settings;
+use crate::peer::here::{Here, OWN, description, in_file_names, open, rows, waits};
+use crate::peer::{Peer, Say};
 use halcyon_contract::ReplicationSources;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
@@ -18,8 +18,6 @@ use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::exceptions;
 use halcyon_schema::{TableName, layout, peer_files};
 use halcyon_wal::SyncMode;
-use peer::here::{Here, OWN, description, in_file_names, open, rows, waits};
-use peer::{Peer, Say};
 
 #[test]
 fn a_peer_gets_all_edits_in_order_and_the_ids_of_those_who_have_them() {

@@ -1,10 +1,8 @@
 //! A bit falls in a store file on disk: whoever reads its cells is told so, and everybody else is served.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 use halcyon_rpc::RpcError;
 
 const ROWS: usize = 400;

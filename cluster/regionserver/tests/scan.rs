@@ -1,11 +1,10 @@
 //! The scanner protocol: limits, sequence numbers, leases, partial results, heartbeats, cursors.
 
-mod common;
-
+use crate::common;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Lab, class, put, rows, text};
+use crate::common::{Lab, class, put, rows, text};
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_rpc::Codec;

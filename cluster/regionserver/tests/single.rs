@@ -1,9 +1,8 @@
 //! Get and Mutate.
 
-mod common;
-
+use crate::common;
+use crate::common::{Lab, class, connection, get, mutation, put, table, text};
 use bytes::Bytes;
-use common::{Lab, class, connection, get, mutation, put, table, text};
 use halcyon_cell::{Cell, CellType, ErrorKind};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_proto::pb;

@@ -1,11 +1,10 @@
 //! Numbers that the server tells of itself are true: `status 'detailed'`, `hbtop` and balancers read them.
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
+use crate::common::{Lab, class, mutation, put, settings};
 use bytes::Bytes;
-use common::{Lab, class, mutation, put, settings};
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env};

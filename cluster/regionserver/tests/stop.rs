@@ -2,13 +2,12 @@
 
 #![allow(clippy::disallowed_methods)] // threads of the test itself
 
-mod common;
-
+use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Lab, put, settings};
+use crate::common::{Lab, put, settings};
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;

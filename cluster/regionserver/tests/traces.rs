@@ -1,12 +1,10 @@
 //! What a traced call tells when it has ended: region, lookups of blocks, and where its time went.
 
-mod common;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::common::{Lab, get, put};
 use bytes::Bytes;
-use common::{Lab, get, put};
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, CallClass, CallParts, NotedCall, Service};

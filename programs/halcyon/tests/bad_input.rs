@@ -22,14 +22,15 @@
 
 #![allow(clippy::disallowed_methods)] // looks at files from outside
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::common::{
+    Client, PORTS, Server, class, family, fresh_dir, get, put, site, specifier, store_files,
+};
 use bytes::{BufMut, Bytes, BytesMut};
-use common::{Client, PORTS, Server, class, family, fresh_dir, get, put, site, specifier, store_files};
 use halcyon_cell::Cell;
 use halcyon_client::{ConnectOptions, Connection};
 use halcyon_proto::pb;

@@ -6,17 +6,14 @@
 
 #![allow(clippy::disallowed_methods)] // files and time are the real ones
 
-mod common;
-#[path = "browser/devtools.rs"]
-mod devtools;
-#[path = "browser/visit.rs"]
-mod visit;
+pub(crate) mod devtools;
+pub(crate) mod visit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Client, Server, decoded, family, fresh_dir, put, site, specifier};
+use crate::common::{Client, Server, decoded, family, fresh_dir, put, site, specifier};
 use devtools::Browser;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;

@@ -3,19 +3,13 @@
 
 #![allow(clippy::disallowed_methods)] // files and time are the real ones
 
-mod common;
-#[allow(dead_code)] // no chart is pointed at
-#[path = "browser/devtools.rs"]
-mod devtools;
-#[path = "browser/visit.rs"]
-mod visit;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use devtools::Browser;
 use serde_json::Value;
-use visit::{Visit, browser};
+
+use crate::browser::devtools::Browser;
+use crate::browser::visit::{Visit, browser};
 
 const VIEWS: [&str; 6] = ["cluster", "balance", "recoveries", "procedures", "overview", "settings"];
 

@@ -1,14 +1,12 @@
 //! The block cache of a running server: what is copied between it and the socket, and its file tier across a restart.
 #![allow(clippy::disallowed_methods)] // looks at files and clocks from outside
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use halcyon_client::Answer;
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;

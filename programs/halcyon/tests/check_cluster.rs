@@ -1,15 +1,13 @@
 //! `halcyon check` at a running server: what `docs/CHECK.md` promises of clusters.
 //!
-//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test check_cluster -- --ignored` checks an HBase.
+//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test all check_cluster:: -- --ignored` checks an HBase.
 
 #![allow(clippy::disallowed_methods)] // processes and time are real ones
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
-use common::{Server, fresh_dir};
+use crate::common::{Server, fresh_dir};
 use halcyon_client::{
     Admin, Cluster, ClusterAddress, ClusterOptions, Delete, FamilyDescriptor, Put, RegionInfo,
     TableDescriptor, TableName, TableState,

@@ -1,17 +1,15 @@
 //! The client library against a server of its own, and against any other cluster by a variable:
 //!
-//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test client -- --ignored` asks HBase.
+//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test all client:: -- --ignored` asks HBase.
 #![allow(clippy::disallowed_methods)] // files, clocks and processes from outside
 
-mod common;
 #[path = "../../../wire/client/examples/quickstart.rs"]
 mod quickstart;
-#[path = "client/scenarios.rs"]
 mod scenarios;
 #[path = "../../../wire/client/examples/tour.rs"]
 mod tour;
 
-use common::{Server, fresh_dir};
+use crate::common::{Server, fresh_dir};
 use halcyon_client::ClusterAddress;
 
 fn zookeeper(server: &Server) -> ClusterAddress {

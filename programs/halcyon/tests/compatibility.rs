@@ -5,8 +5,7 @@
 //! `base/proto/services`. `UPDATE=1` writes `docs/COMPATIBILITY.md` from the tables.
 #![allow(clippy::disallowed_methods)] // reads the source tree
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -16,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::{Client, Server, fresh_dir, get, table_name};
 use bytes::Bytes;
-use common::{Client, Server, fresh_dir, get, table_name};
 use halcyon_client::{ClientError, ConnectOptions, Connection, RemoteException};
 use halcyon_proto::pb;
 use prost::Message;

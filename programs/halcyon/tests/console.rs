@@ -2,14 +2,13 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one
 
-mod common;
-
+use crate::common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, Server, family, fresh_dir, get, put, specifier};
 use bytes::Bytes;
-use common::{Client, Server, family, fresh_dir, get, put, specifier};
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;

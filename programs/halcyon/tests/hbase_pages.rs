@@ -5,15 +5,14 @@
 
 #![allow(clippy::disallowed_methods)] // files of this directory, and real sockets
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, family, fresh_dir, put};
+use crate::common::{Client, Server, family, fresh_dir, put};
 use halcyon_cell::Cell;
 use halcyon_env::sim::Dice;
 use halcyon_proto::pb;

@@ -1,12 +1,10 @@
 //! `halcyon inspect` on the root directory of a server that was stopped or killed.
 #![allow(clippy::disallowed_methods)] // files and processes from outside
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Server, fresh_dir, store_files};
+use crate::common::{Server, fresh_dir, store_files};
 use halcyon_client::{
     Bytes, Cluster, ClusterAddress, ClusterOptions, FamilyDescriptor, Put, SnapshotType, TableDescriptor,
     TableName,

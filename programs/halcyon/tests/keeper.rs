@@ -2,8 +2,6 @@
 //! a keeper does with a real one is in testing/cluster/keeper-test.sh.
 #![allow(clippy::disallowed_methods)] // processes, clocks and threads from outside
 
-mod common;
-
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{fresh_dir, site};
+use crate::common::{fresh_dir, site};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(20);

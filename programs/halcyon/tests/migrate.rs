@@ -3,12 +3,10 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Server, fresh_dir};
+use crate::common::{Server, fresh_dir};
 use halcyon_client::{
     Admin, Cluster, ClusterAddress, ClusterOptions, Delete, FamilyDescriptor, Get, Put, Scan, Table,
     TableDescriptor, TableName,

@@ -1,14 +1,12 @@
 //! Servers that the lab starts, and that none of them is left behind.
 #![allow(clippy::disallowed_methods)] // files, clocks and processes from outside
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::fresh_dir;
+use crate::common::fresh_dir;
 use halcyon_env::Env;
 use halcyon_lab::peers::{
     Durability, HalcyonSpec, Lab, Spec, StartedServer, Watcher, available, others_cpu_s, start,

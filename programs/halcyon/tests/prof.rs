@@ -2,8 +2,6 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{Client, Server, family, fresh_dir, put};
+use crate::common::{Client, Server, family, fresh_dir, put};
 use halcyon_cell::Cell;
 use halcyon_schema::RegionInfo;
 

@@ -1,16 +1,14 @@
 //! `halcyon shell` as a process of its own: scripts from files, standard input and `-e`, their output and exit codes.
 //!
-//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test shell -- --ignored` runs the script on HBase too, and
+//! `HALCYON_TEST_ZOOKEEPER=127.0.0.1:2181 cargo test -p halcyon --test all shell:: -- --ignored` runs the script on HBase too, and
 //! compares what it prints.
 #![allow(clippy::disallowed_methods)] // files, clocks and processes from outside
-
-mod common;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, fresh_dir};
+use crate::common::{Server, fresh_dir};
 
 /// What people type: it leaves nothing behind.
 const SCRIPT: &str = include_str!("shell/script.txt");

@@ -1,15 +1,13 @@
 //! A recorded session of `halcyon shell` in a terminal: prompt, completion, Ctrl-C, history, width.
 #![allow(clippy::disallowed_methods)] // clocks, files and processes from outside
 
-mod common;
-
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use common::{Server, fresh_dir};
+use crate::common::{Server, fresh_dir};
 use halcyon_client::{Action, Cluster, ClusterAddress, ClusterOptions, Put, TableName};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 

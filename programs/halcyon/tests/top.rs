@@ -2,13 +2,11 @@
 
 #![allow(clippy::disallowed_methods)] // the time is the real one
 
-mod common;
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Client, Server, family, fresh_dir, put};
+use crate::common::{Client, Server, family, fresh_dir, put};
 use halcyon_cell::Cell;
 use serde_json::Value;
 

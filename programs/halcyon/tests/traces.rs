@@ -2,8 +2,6 @@
 //! collector that is away delays nobody.
 #![allow(clippy::disallowed_methods)] // clocks and threads from outside
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, Server, family, fresh_dir, get, put, site, specifier};
 use bytes::Bytes;
-use common::{Client, Server, family, fresh_dir, get, put, site, specifier};
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

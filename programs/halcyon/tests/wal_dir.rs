@@ -1,14 +1,13 @@
 //! A standalone server whose WALs have a root directory of their own (`hbase.wal.dir`).
 #![allow(clippy::disallowed_methods)] // files, clocks and processes from outside
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, fresh_dir, site};
+use crate::common::{Server, fresh_dir, site};
 
 /// In the environment of `testing/cluster`: another directory of WALs than one on this machine, such as `hdfs://host:port/wals`.
 const TEST_WALS: &str = "HALCYON_TEST_WALS";

@@ -1,12 +1,10 @@
 //! Bulk loads: what is refused, what readers see, what a crash leaves.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimDisk, SimFileSystem};

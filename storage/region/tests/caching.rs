@@ -1,12 +1,10 @@
 //! Which blocks of a family's files are in the cache, by the family's attributes: a reader that may not go to the
 //! disk finds its row, or is told that it would have to.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cache::FileId;
 use halcyon_cell::{CellType, ErrorKind};
 use halcyon_env::FileSystem;

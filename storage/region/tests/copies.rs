@@ -1,11 +1,9 @@
 //! Store files that are brought into a region which no server has open.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::Result;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Env, FileSystem};

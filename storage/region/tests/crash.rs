@@ -2,13 +2,11 @@
 //! bytes, the region opens again and shows what was acknowledged, nothing that was never submitted, and whole
 //! rows only.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{CellType, Result};
 use halcyon_env::sim::{CrashMode, SimDisk};
 use halcyon_region::*;

@@ -4,14 +4,12 @@
 //! `put r f:q=v@ts ...`, `delete r [f | f:q | f:q@ts ...] kind=...`, `increment`, `append`, `check`, `get`, `scan`,
 //! `flush`, `compact`, `major`, `reopen`, `crash`, `advance ms=`, `layout`.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::CrashMode;

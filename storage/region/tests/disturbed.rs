@@ -1,14 +1,12 @@
 //! The NameNode refuses, answers too late, or answers an error to what it has done, again and again; and the server dies
 //! and opens its region again. What was acknowledged is shown, and nothing else.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::CellType;
 use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
 use halcyon_region::*;
@@ -115,7 +113,7 @@ impl Run {
 
 #[test]
 fn what_is_acknowledged_stays() {
-    let test = "-p halcyon-region --test disturbed what_is_acknowledged_stays";
+    let test = "-p halcyon-region --test all disturbed::what_is_acknowledged_stays";
     let mut failures = 0;
     for_each_seed(test, SEEDS, |seed| {
         let mut run = Run::new(seed);

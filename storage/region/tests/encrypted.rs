@@ -1,10 +1,8 @@
 //! Families that are encrypted: what is in their files, which key they have, and what happens without it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::ErrorKind;
 use halcyon_crypto::DataKey;

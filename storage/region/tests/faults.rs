@@ -2,15 +2,13 @@
 //! compactions and rolls. Whatever the failure hits, the error names a file, what was acknowledged can be read
 //! then and after a restart, nothing that was deleted comes back, and a region whose log did not fail serves on.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{CellType, ErrorKind, Result};
 use halcyon_env::sim::{CrashMode, Fault, SimDisk, SimFileSystem};
 use halcyon_region::*;

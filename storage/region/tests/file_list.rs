@@ -1,11 +1,9 @@
 //! Stores that know their files by a list (the store file tracker FILE), and the way there and back.
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_region::*;

@@ -1,10 +1,8 @@
 //! Flushes of some families: which ones a policy takes, and that nothing of the others is lost.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::CellType;
 use halcyon_env::sim::CrashMode;
 use halcyon_region::*;

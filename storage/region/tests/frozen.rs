@@ -5,14 +5,12 @@
 //! What must hold at each server that has the region, and after a restart: what was acknowledged is shown, whichever server
 //! acknowledged it, and no cell that was deleted.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::CellType;
 use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
 use halcyon_region::*;
@@ -179,6 +177,8 @@ fn run(seed: u64) -> u64 {
 #[test]
 fn servers_that_thaw_change_nothing() {
     let mut servers = 0;
-    for_each_seed("-p halcyon-region --test frozen servers_that_thaw", SEEDS, |seed| servers += run(seed));
+    for_each_seed("-p halcyon-region --test all frozen::servers_that_thaw", SEEDS, |seed| {
+        servers += run(seed)
+    });
     assert!(is_part(SEEDS) || servers > 300, "{servers} servers: others take over");
 }

@@ -2,11 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // threads from outside
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;

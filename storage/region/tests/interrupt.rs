@@ -1,11 +1,9 @@
 //! A compaction that is ended half-way: soon, without a trace, and to be done again.
 
-mod common;
-
 use std::sync::atomic::AtomicBool;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, CellType, ErrorKind};
 use halcyon_env::FileSystem;
 use halcyon_region::*;

@@ -1,9 +1,7 @@
 //! A region is opened a second time while its first opening still runs, as after a long pause of its server. The first
 //! opening flushes and compacts. No file of it enters the stores, and none leaves them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use halcyon_cell::Result;
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;

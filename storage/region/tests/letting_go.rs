@@ -1,13 +1,11 @@
 //! Scanners that let go of their view between two calls: they return what they would have returned with it, and nothing
 //! of what was flushed stays in memory for them.
 
-mod common;
-
 use std::collections::VecDeque;
 
+use crate::common::scripts::{descriptor, region_scan};
+use crate::common::*;
 use bytes::Bytes;
-use common::scripts::{descriptor, region_scan};
-use common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;

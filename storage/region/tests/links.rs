@@ -1,11 +1,9 @@
 //! Store files that are links to HFiles of other regions, as HBase makes them when it clones a snapshot or splits a region.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{ErrorKind, Result};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};

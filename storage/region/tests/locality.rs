@@ -1,10 +1,8 @@
 //! How much of a region is on the machine of its server.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_schema::FamilyDescriptor;
 

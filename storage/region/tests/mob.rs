@@ -1,11 +1,9 @@
 //! Values in mob files: what flushes and compactions write, what reads find, and what is cleaned.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cell::{Cell, CellType, ErrorKind};
 use halcyon_env::FileSystem;
 use halcyon_hfile::{HFile, ReaderOptions};

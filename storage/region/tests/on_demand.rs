@@ -1,8 +1,6 @@
 //! Families that a filter does not need are read only for rows that pass it (`load_families_on_demand`).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;

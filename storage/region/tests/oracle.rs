@@ -3,14 +3,12 @@
 //!
 //! Once for each compaction policy. `HALCYON_SEEDS` sets how many scripts are tried, `HALCYON_SEED` the first one.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::scripts::{descriptor, region_scan};
-use common::*;
+use crate::common::scripts::{descriptor, region_scan};
+use crate::common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_env::Clock;
 use halcyon_env::sim::{CrashMode, SimDisk};
@@ -121,7 +119,7 @@ fn agrees(policy: Policy, test: &str, seeds: u64) {
 }
 
 fn agrees_on(disk: SimDisk, policy: Policy, test: &str, seeds: u64) {
-    let command = format!("-p halcyon-region --test oracle {test}");
+    let command = format!("-p halcyon-region --test all oracle:: {test}");
     check_seeds(&command, 1..1 + seeds, 300, |families| RegionEngine::new(families, policy, disk));
 }
 

@@ -1,10 +1,8 @@
 //! What each compaction policy leaves in a store.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::CellType;
 use halcyon_env::{Clock, FileSystem};
 use halcyon_region::*;

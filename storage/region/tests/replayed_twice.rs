@@ -1,8 +1,6 @@
 //! After an error of a WAL file its last entries stand in the next one too, so replay meets them twice.
 
-mod common;
-
-use common::{Bench, root};
+use crate::common::{Bench, root};
 use halcyon_cell::{Cell, SeqId};
 use halcyon_env::FileSystem;
 use halcyon_region::Scan;

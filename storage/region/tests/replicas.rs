@@ -1,12 +1,10 @@
 //! Secondaries: copies of a region that read the files of their primary.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::ErrorKind;
 use halcyon_env::FileSystem;

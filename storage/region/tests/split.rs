@@ -1,15 +1,13 @@
 //! Files of one region that others read through references: splits, merges, compactions after them, and deaths of
 //! the machine at every sync point of all that.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{CellType, Result, SharedCells};
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
@@ -505,7 +503,7 @@ fn split_in_the_end(lab: &Lab, parent: &RegionInfo, attempts_max: usize) -> [Reg
 /// were gone.
 #[test]
 fn daughters_stay_whatever_arrives_late() {
-    for_each_seed("-p halcyon-region --test split daughters_stay_whatever", 0..200, |seed| {
+    for_each_seed("-p halcyon-region --test all split::daughters_stay_whatever", 0..200, |seed| {
         let lab = Lab::on(Arc::new(SimFileSystem::hdfs(seed)), 1).unwrap();
         let mut rows = Rows::new();
         let parent = lab.parent(&mut rows).unwrap();
@@ -572,7 +570,7 @@ fn a_master_that_thaws_takes_no_daughter_away() {
         let parent = lab.parent(&mut rows).unwrap();
         (lab, rows, parent)
     };
-    for_each_seed("-p halcyon-region --test split a_master_that_thaws", 1..3, |seed| {
+    for_each_seed("-p halcyon-region --test all split::a_master_that_thaws", 1..3, |seed| {
         let calls = {
             let (lab, _, parent) = begin(seed);
             let before = lab.fs.calls();

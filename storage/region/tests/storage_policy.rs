@@ -1,10 +1,8 @@
 //! On which kind of disks HDFS keeps the files of a region.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{Fault, Operation, SimDisk, SimFileSystem};
 use halcyon_region::MutationKind;

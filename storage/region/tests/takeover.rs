@@ -3,12 +3,10 @@
 //!
 //! What must hold: the third one shows what was acknowledged by the first two, and no cell that the second one deleted.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_cell::{CellType, Result};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};
@@ -113,7 +111,7 @@ fn frozen_before(seed: u64, call: u64, lost_answer: Option<u64>, tracker: Tracke
 #[test]
 fn a_server_that_thaws_changes_nothing() {
     let mut freezes = 0;
-    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws", 0..3, |seed| {
+    for_each_seed("-p halcyon-region --test all takeover::a_server_that_thaws", 0..3, |seed| {
         let calls = (1..).take_while(|&call| frozen_before(seed, call, None, |family| family)).count();
         assert!(calls > 60, "{calls}");
         freezes += calls;
@@ -129,18 +127,22 @@ fn a_server_that_thaws_changes_no_list() {
         |family| migrating(family, "DEFAULT", "FILE"),
         |family| migrating(family, "FILE", "DEFAULT"),
     ];
-    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws_changes_no_list", 0..4, |seed| {
-        let tracker = between[seed.min(2) as usize];
-        let calls = (1..).take_while(|&call| frozen_before(seed, call, None, tracker)).count();
-        assert!(calls > 60, "{calls}");
-    });
+    for_each_seed(
+        "-p halcyon-region --test all takeover::a_server_that_thaws_changes_no_list",
+        0..4,
+        |seed| {
+            let tracker = between[seed.min(2) as usize];
+            let calls = (1..).take_while(|&call| frozen_before(seed, call, None, tracker)).count();
+            assert!(calls > 60, "{calls}");
+        },
+    );
 }
 
 /// A rename that put a file in place had no answer, and the server is frozen before it takes the file back. The next server
 /// found it in the store, and it was removed there.
 #[test]
 fn a_server_that_thaws_takes_back_no_file_of_another() {
-    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws_takes_back", 0..4, |seed| {
+    for_each_seed("-p halcyon-region --test all takeover::a_server_that_thaws_takes_back", 0..4, |seed| {
         for tracker in [(|family| family) as Tracker, listed] {
             let frozen = |call: &u64| frozen_before(seed, *call, Some(1 + seed % 4), tracker);
             assert!((1..).take_while(frozen).count() > 40);
@@ -151,7 +153,7 @@ fn a_server_that_thaws_takes_back_no_file_of_another() {
 /// Nor does its log take an entry any more, whatever it is about to do.
 #[test]
 fn the_log_of_a_frozen_server_is_sealed() {
-    for_each_seed("-p halcyon-region --test takeover the_log_of_a_frozen_server", 0..20, |seed| {
+    for_each_seed("-p halcyon-region --test all takeover::the_log_of_a_frozen_server", 0..20, |seed| {
         let known = Mutex::new(Known::new());
         let bench = prepared(seed, &known, |family| family);
         let mut other = bench.other_server();

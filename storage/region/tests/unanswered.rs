@@ -1,11 +1,9 @@
 //! The file system does not say whether a file is there, or whether it is complete. No edit may be passed over and no file
 //! forgotten for that.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;

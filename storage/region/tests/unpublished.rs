@@ -1,8 +1,6 @@
 //! Writes whose log entries are not yet durable: no read sees them, and a flush waits for them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;

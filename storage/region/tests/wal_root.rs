@@ -1,12 +1,10 @@
 //! A region whose WALs and recovered edits have a root directory of their own, in another file system (`hbase.wal.dir`).
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, SeqId, SharedCells};
 use halcyon_env::sim::SimFileSystem;

@@ -1,14 +1,12 @@
 //! Many threads on one log: group commit keeps order, nobody is left behind, failures reach everybody.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::Scratch;
+use crate::common::Scratch;
 use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Env, FileSystem};

@@ -3,8 +3,7 @@
 //! What must hold, region by region: acknowledged ⊆ recovered ⊆ appended; recovered entries are whole, in
 //! order and, unless the log is merely `Written`, without holes; a split that died is simply done again.
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -284,7 +283,7 @@ const ATTEMPTS_MAX: usize = 400;
 /// lost.
 #[test]
 fn acknowledged_edits_survive_what_a_seed_chooses() {
-    let test = "-p halcyon-wal --test crash acknowledged_edits_survive_what_a_seed_chooses";
+    let test = "-p halcyon-wal --test all crash::acknowledged_edits_survive_what_a_seed_chooses";
     for_each_seed(test, 0..150, die_by_seed);
 }
 
@@ -341,7 +340,7 @@ fn die_by_seed(seed: u64) {
 /// apart: the second file of recovered edits with the same last sequence id replaced the first one.
 #[test]
 fn recovered_edits_of_two_servers_are_both_kept() {
-    for_each_seed("-p halcyon-wal --test crash recovered_edits_of_two_servers", 0..100, |seed| {
+    for_each_seed("-p halcyon-wal --test all crash::recovered_edits_of_two_servers", 0..100, |seed| {
         let (fs, mut dice) = (SimFileSystem::hdfs(seed), Dice::new(seed));
         let last = dice.between(3, 9) as u64;
         let of_first = dice.between(1, last as usize - 2) as u64;

@@ -2,8 +2,7 @@
 //! error, not silence.
 #![allow(clippy::disallowed_methods)] // reads testdata
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, SeqId, append_tag};

@@ -5,13 +5,12 @@
 //! `testing/compat/files.sh`.
 #![allow(clippy::disallowed_methods)] // reads testdata
 
-mod common;
-
+use crate::common;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::Scratch;
+use crate::common::Scratch;
 use halcyon_cell::{Cell, CellRef, CellType, SeqId, append_tag};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, Wal, WalEntry, WalReader, split_logs};

@@ -1,8 +1,7 @@
 //! Syncs of files in HDFS that are late: the round goes to the spare file too, and the first answer counts.
 #![allow(clippy::disallowed_methods)] // waits for real threads
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,6 @@
 //! Errors of the log's file: the log goes on in a new one, and nobody notices but by the time it takes.
 
-mod common;
-
+use crate::common;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -308,7 +307,7 @@ fn a_remote_log_syncs_every_batch() {
 fn a_remote_log_outlives_data_nodes() {
     let mut replacements = 0;
     for_each_seed(
-        "-p halcyon-wal --test replace a_remote_log_outlives_data_nodes",
+        "-p halcyon-wal --test all replace::a_remote_log_outlives_data_nodes",
         DATA_NODE_SEEDS,
         |seed| {
             let bench = Bench::remote(seed);
@@ -367,7 +366,7 @@ fn a_remote_log_waits_for_a_file_that_can_be_written() {
 /// The file that failed is still open as HDFS sees it, and would be for ever.
 #[test]
 fn a_remote_file_that_failed_is_sealed_before_it_is_archived() {
-    let test = "-p halcyon-wal --test replace a_remote_file_that_failed_is_sealed";
+    let test = "-p halcyon-wal --test all replace::a_remote_file_that_failed_is_sealed";
     for_each_seed(test, 0..10, |seed| {
         let bench = Bench::remote(seed);
         bench.append_all([1]);

@@ -1,12 +1,10 @@
 //! What is appended is read back, whole and in order, from the log and from its splits.
 #![allow(clippy::disallowed_methods)] // cuts real files
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::Scratch;
+use crate::common::Scratch;
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};

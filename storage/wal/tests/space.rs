@@ -1,7 +1,5 @@
 //! A disk without space: appends wait or are refused, nothing is lost or written twice, and the log goes on.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

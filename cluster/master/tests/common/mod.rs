@@ -1,7 +1,7 @@
 //! A region server that is not one, and a client without a network.
 //!
 //! It is one piece because the server, its files and its tables belong to one double: each test takes all of them.
-#![allow(dead_code, unreachable_pub)] // every test file uses a part
+#![allow(unreachable_pub)] // a module of the test program
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod one_server;

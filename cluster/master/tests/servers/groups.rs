@@ -459,7 +459,7 @@ fn each_group_is_balanced_for_itself() {
 /// Servers and masters die in an order that a seed gives; a table never leaves its group.
 #[test]
 fn deaths_and_groups_in_any_order() {
-    let test = "-p halcyon-master --test servers groups::deaths_and_groups_in_any_order";
+    let test = "-p halcyon-master --test all servers::groups::deaths_and_groups_in_any_order";
     for_each_seed(test, 0..30, |seed| {
         let mut c = cluster(4);
         c.create(&KEYS);

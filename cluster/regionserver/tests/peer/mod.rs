@@ -1,7 +1,5 @@
 //! A double of a replication peer: a ZooKeeper and a region server that do what a test tells them.
 
-#![allow(dead_code)] // each test binary uses its part
-
 pub mod here;
 
 use std::io::{Read, Write};

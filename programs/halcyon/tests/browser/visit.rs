@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::common::fresh_dir;
 use super::devtools::Browser;
+use crate::common::fresh_dir;
 
 const WIDTHS: [u32; 2] = [1440, 390];
 const SCHEMES: [&str; 2] = ["light", "dark"];

@@ -1,7 +1,5 @@
 //! A region on a simulated file system, driven by lines of text.
 
-#![allow(dead_code)] // each test uses its part
-
 pub mod scripts;
 
 use std::cell::Cell as ThreadCell;

@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, clippy::disallowed_methods)] // each test uses its part; a real directory
+#![allow(clippy::disallowed_methods)] // a real directory
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

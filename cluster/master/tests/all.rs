@@ -1,0 +1,20 @@
+//! The tests of this crate from outside, in one program: each further program links everything again.
+
+mod backup;
+mod clock;
+mod common;
+mod crash;
+mod hbck;
+mod locks;
+mod mob;
+mod normalizer;
+mod peers;
+mod quotas;
+mod restore;
+mod servers;
+mod service;
+mod snapshots;
+mod splits;
+mod stuck;
+mod take_over;
+mod trackers;

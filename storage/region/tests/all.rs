@@ -1,0 +1,32 @@
+//! The tests of this crate from outside, in one program: each further program links everything again.
+
+mod bulk_load;
+mod caching;
+mod common;
+mod copies;
+mod crash;
+mod datadriven;
+mod disturbed;
+mod encrypted;
+mod faults;
+mod file_list;
+mod flush_policy;
+mod frozen;
+mod in_memory;
+mod interrupt;
+mod left_opening;
+mod letting_go;
+mod links;
+mod locality;
+mod mob;
+mod on_demand;
+mod oracle;
+mod policies;
+mod replayed_twice;
+mod replicas;
+mod split;
+mod storage_policy;
+mod takeover;
+mod unanswered;
+mod unpublished;
+mod wal_root;

@@ -1,0 +1,12 @@
+//! The tests of this crate from outside, in one program: each further program links everything again.
+
+mod common;
+mod concurrency;
+mod crash;
+mod damage;
+mod golden;
+mod hbase;
+mod hedge;
+mod replace;
+mod round_trip;
+mod space;
