@@ -4,7 +4,7 @@ use halcyon_client::ServerName;
 use serde_json::json;
 
 use super::Context;
-use super::servers::server_name;
+use super::servers::{print_servers, server_name};
 use crate::arguments::Arguments;
 use crate::error::ShellError;
 use crate::print::binary;
@@ -58,8 +58,7 @@ pub(super) async fn run(
         "list_unknownservers" => {
             arguments.finish()?;
             let servers = context.admin().await?.unknown_servers().await?;
-            let rows: Vec<_> = servers.iter().map(|server| vec![server.to_string()]).collect();
-            context.printer.table(&["SERVERNAME"], &rows)?;
+            print_servers(context, &servers)?;
         }
         "list_security_capabilities" => {
             arguments.finish()?;

@@ -84,7 +84,7 @@ fn server_names(arguments: &mut Arguments) -> Result<Vec<ServerName>, ShellError
     arguments.rest().into_iter().flat_map(Value::list).map(|name| server_name(&name)).collect()
 }
 
-fn print_servers(context: &mut Context, servers: &[ServerName]) -> Result<(), ShellError> {
+pub(super) fn print_servers(context: &mut Context, servers: &[ServerName]) -> Result<(), ShellError> {
     let rows: Vec<_> = servers.iter().map(|server| vec![server.to_string()]).collect();
     Ok(context.printer.table(&["SERVERNAME"], &rows)?)
 }
