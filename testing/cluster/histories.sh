@@ -34,6 +34,9 @@ done
 . "$HERE/processes.sh"
 . "$HERE/loads.sh"
 has_load() { [[ " $LOADS " == *" $1 "* ]]; }
+for load in $LOADS; do
+  [[ " list ingest " == *" $load "* ]] || { echo "LOADS has $load, which is neither list nor ingest" >&2; exit 64; }
+done
 case "$SYSTEM" in
   halcyon) PREFIX=halcyon OPTIONS=(--masters 2 --halcyons "$SERVERS" --hregionservers 0) ;;
   hbase) PREFIX=hregionserver OPTIONS=(--masters 0 --halcyons 0 --hregionservers "$SERVERS") ;;

@@ -19,6 +19,12 @@ impl Arguments {
         Arguments { command: command.name, values: command.arguments.into() }
     }
 
+    /// Those of a line.
+    #[cfg(test)]
+    pub(crate) fn typed(line: &str) -> Arguments {
+        Arguments::new(crate::parse::parse(line).unwrap().remove(0))
+    }
+
     pub(crate) fn error(&self, text: impl std::fmt::Display) -> ShellError {
         ShellError::usage(format!("{}: {text}; see help '{}'", self.command, self.command))
     }
@@ -43,6 +49,13 @@ impl Arguments {
 
     pub(crate) fn text(&mut self, what: &str) -> Result<String, ShellError> {
         self.next(what)?.text()
+    }
+
+    /// The only argument.
+    pub(crate) fn only_text(&mut self, what: &str) -> Result<String, ShellError> {
+        let text = self.text(what)?;
+        self.finish()?;
+        Ok(text)
     }
 
     pub(crate) fn bytes(&mut self, what: &str) -> Result<Vec<u8>, ShellError> {

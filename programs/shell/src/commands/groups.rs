@@ -24,11 +24,11 @@ pub(super) async fn run(
 ) -> Result<bool, ShellError> {
     match name {
         "add_rsgroup" => {
-            let group = only_group(arguments)?;
+            let group = arguments.only_text("the group")?;
             context.admin().await?.add_group(&group).await?;
         }
         "remove_rsgroup" => {
-            let group = only_group(arguments)?;
+            let group = arguments.only_text("the group")?;
             context.admin().await?.remove_group(&group).await?;
         }
         "rename_rsgroup" => {
@@ -38,7 +38,7 @@ pub(super) async fn run(
         }
         "list_rsgroups" => list(context, arguments).await?,
         "get_rsgroup" => {
-            let group = only_group(arguments)?;
+            let group = arguments.only_text("the group")?;
             show(context, &group).await?;
         }
         "get_server_rsgroup" => {
@@ -99,13 +99,13 @@ pub(super) async fn run(
             admin.set_group_configuration(&group, &configuration).await?;
         }
         "show_rsgroup_config" => {
-            let group = only_group(arguments)?;
+            let group = arguments.only_text("the group")?;
             let configuration = context.admin().await?.group(&group).await?.configuration;
             let rows: Vec<_> = configuration.into_iter().map(|(key, value)| vec![key, value]).collect();
             context.printer.table(&["KEY", "VALUE"], &rows)?;
         }
         "update_rsgroup_config" => {
-            let group = only_group(arguments)?;
+            let group = arguments.only_text("the group")?;
             let admin = context.admin().await?;
             let members = admin.group(&group).await?.servers;
             for server in admin.region_servers().await? {
@@ -117,13 +117,6 @@ pub(super) async fn run(
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// The name of a group, if nothing else was typed.
-fn only_group(arguments: &mut Arguments) -> Result<String, ShellError> {
-    let group = arguments.text("the group")?;
-    arguments.finish()?;
-    Ok(group)
 }
 
 /// The values of a list, of which there must be one.
@@ -292,11 +285,6 @@ fn apply(changes: Vec<Change>, configuration: &mut BTreeMap<String, String>) {
 mod tests {
     use super::*;
 
-    /// The arguments of a line.
-    fn typed(line: &str) -> Arguments {
-        Arguments::new(crate::parse::parse(line).unwrap().remove(0))
-    }
-
     fn group() -> ServerGroup {
         ServerGroup {
             name: "g".to_string(),
@@ -321,10 +309,10 @@ mod tests {
         let mut configuration = group().configuration;
         let line =
             "alter_rsgroup_config {METHOD => 'set', 'a' => 1, 'b' => 'c'}, {METHOD => 'unset', NAME => 'k'}";
-        apply(changes(&mut typed(line)).unwrap(), &mut configuration);
+        apply(changes(&mut Arguments::typed(line)).unwrap(), &mut configuration);
         let pair = |key: &str, value: &str| (key.to_string(), value.to_string());
         assert_eq!(configuration, BTreeMap::from([pair("a", "1"), pair("b", "c")]));
-        let set = changes(&mut typed("alter_rsgroup_config 'a' => 'b'")).unwrap();
+        let set = changes(&mut Arguments::typed("alter_rsgroup_config 'a' => 'b'")).unwrap();
         assert_eq!(set, [Change::Set("a".to_string(), "b".to_string())]);
     }
 
@@ -340,17 +328,17 @@ mod tests {
             "alter_rsgroup_config {METHOD => 'unset', NAME => 'a', 'b' => 'c'}",
             "alter_rsgroup_config {'a' => ['b']}",
         ] {
-            assert!(matches!(changes(&mut typed(bad)), Err(ShellError::Usage(_))), "{bad}");
+            assert!(matches!(changes(&mut Arguments::typed(bad)), Err(ShellError::Usage(_))), "{bad}");
         }
         for bad in ["x", "x []", "x nil", "x 'h'", "x ['h:1', 'h:x']", "x [['h:1']]"] {
-            assert!(matches!(servers(&mut typed(bad)), Err(ShellError::Usage(_))), "{bad}");
+            assert!(matches!(servers(&mut Arguments::typed(bad)), Err(ShellError::Usage(_))), "{bad}");
         }
     }
 
     #[test]
     fn servers_stand_in_a_list_or_alone() {
-        let found = servers(&mut typed("x ['h:1', 'h,2,3']")).unwrap();
+        let found = servers(&mut Arguments::typed("x ['h:1', 'h,2,3']")).unwrap();
         assert_eq!(found, [ServerName::new("h", 1, -1), ServerName::new("h", 2, 3)]);
-        assert_eq!(servers(&mut typed("x 'h:1'")).unwrap(), [ServerName::new("h", 1, -1)]);
+        assert_eq!(servers(&mut Arguments::typed("x 'h:1'")).unwrap(), [ServerName::new("h", 1, -1)]);
     }
 }

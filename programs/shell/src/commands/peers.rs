@@ -24,26 +24,26 @@ pub(super) async fn run(
     match name {
         "add_peer" => add(context, arguments).await?,
         "remove_peer" => {
-            let id = only_id(arguments)?;
+            let id = arguments.only_text("the peer")?;
             context.admin().await?.remove_peer(&id).await?;
         }
         "enable_peer" => {
-            let id = only_id(arguments)?;
+            let id = arguments.only_text("the peer")?;
             context.admin().await?.enable_peer(&id).await?;
         }
         "disable_peer" => {
-            let id = only_id(arguments)?;
+            let id = arguments.only_text("the peer")?;
             context.admin().await?.disable_peer(&id).await?;
         }
         "list_peers" => list(context, arguments).await?,
         "list_peer_configs" => list_configs(context, arguments).await?,
         "get_peer_config" => {
-            let id = only_id(arguments)?;
+            let id = arguments.only_text("the peer")?;
             let rows = config_rows(&context.admin().await?.peer(&id).await?);
             context.printer.table(&["NAME", "VALUE"], &rows)?;
         }
         "show_peer_tableCFs" => {
-            let id = only_id(arguments)?;
+            let id = arguments.only_text("the peer")?;
             let peer = context.admin().await?.peer(&id).await?;
             context.printer.value("table_cfs", tables_text(peer.tables.as_deref().unwrap_or_default()))?;
         }
@@ -92,13 +92,6 @@ pub(super) async fn run(
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// The id of a peer, if nothing else was typed.
-fn only_id(arguments: &mut Arguments) -> Result<String, ShellError> {
-    let id = arguments.text("the peer")?;
-    arguments.finish()?;
-    Ok(id)
 }
 
 async fn add(context: &mut Context, arguments: &mut Arguments) -> Result<(), ShellError> {
@@ -325,24 +318,12 @@ async fn list_replicated(context: &mut Context, arguments: &mut Arguments) -> Re
 
 #[cfg(test)]
 mod tests {
+    use super::changes::tests::{map, strings};
     use super::*;
-
-    /// The arguments of a line.
-    fn typed(line: &str) -> Arguments {
-        Arguments::new(crate::parse::parse(line).unwrap().remove(0))
-    }
-
-    fn map(text: &str) -> Vec<(TableName, Vec<Bytes>)> {
-        tables_of(typed(&format!("x {text}")).next("a map").unwrap()).unwrap()
-    }
-
-    fn strings(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| name.to_string()).collect()
-    }
 
     #[test]
     fn add_peer_understands_all_options() {
-        let peer = |line: &str| new_peer(&mut typed(line)).unwrap();
+        let peer = |line: &str| new_peer(&mut Arguments::typed(line)).unwrap();
         assert_eq!(peer("add_peer '1', 'h:2181:/b'"), Peer::new("1", "h:2181:/b"));
         assert_eq!(
             peer("add_peer 1, CLUSTER_KEY => 'h:2181:/b', CONFIG => nil"),
@@ -384,7 +365,7 @@ mod tests {
             "add_peer '1', CLUSTER_KEY => 'h:1:/b', CONFIG => ['k']",
             "add_peer '1', CLUSTER_KEY => 'h:1:/b', CLUSTERKEY => 'x'",
         ] {
-            let error = new_peer(&mut typed(bad)).unwrap_err();
+            let error = new_peer(&mut Arguments::typed(bad)).unwrap_err();
             assert!(matches!(error, ShellError::Usage(_)), "{bad}: {error}");
         }
     }

@@ -184,20 +184,15 @@ fn edit_tables(tables: &mut Tables, edit: Edit, named: Tables) -> Result<(), Str
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tables_text;
     use super::*;
 
-    /// The arguments of a line.
-    fn typed(line: &str) -> Arguments {
-        Arguments::new(crate::parse::parse(line).unwrap().remove(0))
+    pub(in super::super) fn map(text: &str) -> Vec<(TableName, Vec<Bytes>)> {
+        tables_of(Arguments::typed(&format!("x {text}")).next("a map").unwrap()).unwrap()
     }
 
-    fn map(text: &str) -> Vec<(TableName, Vec<Bytes>)> {
-        tables_of(typed(&format!("x {text}")).next("a map").unwrap()).unwrap()
-    }
-
-    fn strings(names: &[&str]) -> Vec<String> {
+    pub(in super::super) fn strings(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
     }
 
@@ -205,7 +200,7 @@ mod tests {
     fn a_command_says_what_changes() {
         let change = |line: &str| {
             let name = line.split(' ').next().unwrap_or_default();
-            Change::parse(name, &mut typed(line))
+            Change::parse(name, &mut Arguments::typed(line))
         };
         let tables = || map("{'t' => ['f']}");
         for (line, expected) in [
