@@ -12,8 +12,16 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 
 const CLIENTS: usize = 4;
-const ROUNDS: u64 = 500;
+const ROUNDS: u64 = 8000;
 const ROWS: u64 = 5;
+/// Flushes between two compactions. Without them each flush adds a file, and reads become slower and slower.
+const COMPACTED_EACH: u32 = 20;
+
+/// Asks for a compaction, which runs beside the clients. Nobody else closes the region.
+fn compact(lab: &Lab) {
+    let request = pb::CompactRegionRequest { region: lab.specifier(), major: Some(true), family: None };
+    lab.admin::<pb::CompactRegionResponse>("CompactRegion", &request).unwrap();
+}
 
 fn increment(lab: &Lab, row: u64, nonce: u64) -> bool {
     let mutation = pb::MutationProto { nonce: Some(nonce), ..common::mutation(MutationType::Increment, 1) };
@@ -113,15 +121,18 @@ fn increments_count_once_whatever_happens_to_the_region() {
         let (lab, done) = (lab.clone(), done.clone());
         let body = move || {
             let name = lab.info.encoded_name().to_string();
-            for turn in 0.. {
+            for turn in 0_u32.. {
                 if done.load(Ordering::SeqCst) {
-                    assert!(turn > 0);
+                    assert!(turn > COMPACTED_EACH, "{turn} flushes");
                     return;
                 }
                 lab.server.flush_region(&name, &[]).unwrap();
                 if turn % 3 == 2 {
                     lab.server.close_region(&name, false).unwrap();
                     lab.server.open_region(&lab.info, &common::table().into()).unwrap();
+                }
+                if turn % COMPACTED_EACH == 0 {
+                    compact(&lab);
                 }
                 lab.clock.advance(std::time::Duration::from_millis(1));
                 Env::real().clock.sleep(std::time::Duration::from_millis(2));
