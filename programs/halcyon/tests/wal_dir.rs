@@ -90,9 +90,9 @@ fn kills_splits_snapshots_and_old_wals() {
         wait_for("old WALs are deleted", || files(&wals.join("oldWALs")).is_empty());
         let edits = files(&data).into_iter().filter(|file| file.iter().any(|part| part == "recovered.edits"));
         assert_eq!(edits.collect::<Vec<_>>(), [] as [PathBuf; 0], "markers are where the WALs are");
-        assert!(
-            files(&wals.join("data")).iter().all(|file| file.extension().is_some_and(|it| it == "seqid"))
-        );
+        // Edits of the region that was split are not replayed. They go with it, when its daughters have files of their own.
+        let is_marker = |file: &PathBuf| file.extension().is_some_and(|it| it == "seqid");
+        wait_for("only markers are left", || files(&wals.join("data")).iter().all(is_marker));
     }
     shell(&server, "disable 't'; drop 't'");
     if is_local {
