@@ -459,12 +459,7 @@ impl RegionServer {
         }
         let Some(online) = self.regions.begin_close(encoded_name)? else {
             // It may be one whose last flush has failed: then it is in the WAL only.
-            return match self.lifecycle.failure() {
-                Some(why) => {
-                    Err(Error::new(ErrorKind::Stopping, format!("{} has given up: {why}", self.name)))
-                }
-                None => Ok(()),
-            };
+            return self.check_not_given_up();
         };
         self.scanners.region_closing(&online);
         self.unload_coprocessors(&online, abort);
@@ -538,7 +533,7 @@ impl RegionServer {
     /// error the WALs are left for the next start to recover.
     pub fn stop(&self) -> Result<()> {
         if !self.lifecycle.begin_stop() {
-            return Ok(());
+            return self.check_not_given_up();
         }
         if let Some(table) = &self.background.slow_log_table {
             table.write_queued();
@@ -548,13 +543,16 @@ impl RegionServer {
         regions.sort_by_key(|online| online.region.info().is_meta());
         let mut result = Ok(());
         for online in regions {
-            result = result.and(self.close_region(online.region.info().encoded_name(), false));
+            // After a region that could not be closed: its WAL is split, and what the others have in memory is in it, too.
+            let gave_up = self.lifecycle.has_aborted();
+            result = result.and(self.close_region(online.region.info().encoded_name(), gave_up));
         }
-        let closed = self.logs.close();
-        self.sources.stop();
-        self.background.join();
+        let closed = if self.lifecycle.has_aborted() { Ok(()) } else { self.logs.close() };
+        self.logs.end();
+        self.join();
         self.background.cache.close();
         result.and(closed)?;
+        self.check_not_given_up()?; // what regions had in memory may be nowhere else than in the WALs
         let (wal_env, wal_root) = self.resources.wals();
         wal_env.fs.remove_dir_all(&self.wal_dir)?;
         wal_env.fs.sync_dir(&layout::wals_dir(wal_root))?;
@@ -564,11 +562,29 @@ impl RegionServer {
     /// Stops at once, as a crash would: nothing is flushed, the WALs stay for the next start.
     pub fn abort(&self, reason: &str) {
         self.lifecycle.abort(reason);
+        self.logs.wake();
         for online in self.regions.online() {
             let _ = online.region.close(true); // leaves everything to the WAL
         }
+        self.logs.end();
+        self.join();
+    }
+
+    fn check_not_given_up(&self) -> Result<()> {
+        if !self.lifecycle.has_aborted() {
+            return Ok(());
+        }
+        let why = self.lifecycle.failure().unwrap_or_default();
+        Err(Error::new(ErrorKind::Stopping, format!("{} has given up: {why}", self.name)))
+    }
+
+    /// Waits for the ends of all threads. The WALs have ended.
+    fn join(&self) {
         self.sources.stop();
         self.background.join();
+        if self.lifecycle.has_aborted() {
+            self.logs.abandon(); // the WAL thread may have ended before
+        }
     }
 }
 

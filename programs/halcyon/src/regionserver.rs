@@ -197,7 +197,7 @@ async fn serve(
     match ended {
         Ok(reason) => {
             tracing::info!(reason, "stopping");
-            parts.stop().await
+            parts.stop(signals).await
         }
         Err(failure) => parts.abort(&failure).await,
     }
@@ -216,15 +216,35 @@ struct Running {
 }
 
 impl Running {
-    /// Flushes and closes the regions, and leaves the cluster.
-    async fn stop(self) -> Result<(), String> {
+    /// Flushes and closes the regions, and leaves the cluster. Another signal ends the process at once.
+    async fn stop(self, mut signals: StopSignals) -> Result<(), String> {
         let Running { region_server, server, traces, member, zookeeper } = self;
         systemd::stopping();
-        let stop = move || {
+        let stopping = Arc::clone(&region_server);
+        let mut stop = tokio::task::spawn_blocking(move || {
             traces.iter().for_each(|traces| traces.stop());
-            region_server.stop()
+            stopping.stop()
+        });
+        // Who is dead to the master has nothing to flush any more: others open its regions. A server that gives up ends soon.
+        let failure = tokio::select! {
+            stopped = &mut stop => Ok(stopped),
+            loss = member.lease().lost() => Err(format!("the server is no member of the cluster any more: {loss}")),
+            failure = standalone::failed(&region_server) => Err(failure),
+            signal = signals.next() => {
+                eprintln!("halcyon: {signal} while stopping: ends at once");
+                std::process::exit(1);
+            }
         };
-        let stopped = tokio::task::spawn_blocking(stop).await;
+        let stopped = match failure {
+            Ok(stopped) => stopped,
+            Err(failure) => {
+                region_server.give_up(&failure);
+                match tokio::time::timeout(ABORT_TIME_MAX, stop).await {
+                    Ok(stopped) => stopped,
+                    Err(_) => end_stuck(zookeeper, &failure).await,
+                }
+            }
+        };
         let stopped = stopped.map_err(|_| "the stop failed by an assertion".to_string())?;
         // Now the master gives the regions to other servers.
         if let Err(error) = member.leave().await {
@@ -245,15 +265,20 @@ impl Running {
         region_server.give_up(failure); // from now on nothing is answered
         server.stop(DRAIN_TIME_MAX).await;
         let abort = tokio::task::spawn_blocking(move || region_server.abort("as it gave up"));
-        let is_stuck = tokio::time::timeout(ABORT_TIME_MAX, abort).await.is_err();
-        zookeeper.close().await; // the master need not wait for the end of the session
-        if is_stuck {
-            // What is on the disks is all that counts. An orderly end would wait for the thread that hangs.
-            tracing::error!(failure, "the server gave up, and a thread of it does not end");
-            std::process::exit(1);
+        if tokio::time::timeout(ABORT_TIME_MAX, abort).await.is_err() {
+            end_stuck(zookeeper, failure).await;
         }
+        zookeeper.close().await; // the master need not wait for the end of the session
         Err(format!("the server gave up: {failure}"))
     }
+}
+
+/// Ends the process of a server that gave up. What is on the disks is all that counts; an orderly end would wait for the thread
+/// that hangs.
+async fn end_stuck(zookeeper: ZooKeeperCluster, failure: &str) -> ! {
+    zookeeper.close().await; // as above
+    tracing::error!(failure, "the server gave up, and a thread of it does not end");
+    std::process::exit(1);
 }
 
 /// Announces the server to the master, and returns the settings that it answers with.

@@ -396,6 +396,14 @@ impl Wal {
         self.wake_driver();
     }
 
+    /// Takes no more appends. Those that nobody writes at this moment fail: they are in the file, or partly, or not. The driver
+    /// tells them. To be repeated while somebody may write: what finds no space or no file comes back to the buffer.
+    pub fn abandon(&self, why: &str) {
+        let error = Error::new(ErrorKind::Stopping, format!("the write-ahead log has ended: {why}"));
+        self.appends.unwatched().lock().stopped.get_or_insert_with(|| error.clone());
+        self.fail(&error);
+    }
+
     fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool, to_disk: bool) -> Result<Put> {
         if !bytes.is_empty() {
             if let Put::NoSpace(error) = put_or_cut(writer, bytes)? {

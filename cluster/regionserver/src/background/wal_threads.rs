@@ -25,10 +25,14 @@ pub(crate) struct WalWriter {
 impl WalWriter {
     /// Also while the server stops: calls that came before wait for their writes, and so does the flush of their region.
     pub(crate) fn is_needed(&self) -> bool {
-        !self.logs.has_ended() && !self.lifecycle.has_aborted()
+        !self.logs.has_ended()
     }
 
     pub(crate) fn run_once(&self) {
+        if self.lifecycle.has_aborted() {
+            // Else calls that are under way would wait for their writes for ever, and with them the closes of their regions.
+            return self.logs.abandon_once();
+        }
         self.logs.run_once();
         self.pressure.update_log(self.logs.is_behind());
         if self.lifecycle.is_serving()

@@ -254,10 +254,35 @@ impl Logs {
         closed
     }
 
+    /// Of a server that has given up: fails the writes that wait, and refuses later ones. The files stay as they are. For the WAL
+    /// thread, or when it has ended.
+    pub(crate) fn abandon(&self) {
+        for wal in self.all() {
+            wal.abandon("the server has given up");
+            wal.drive();
+        }
+    }
+
+    /// What the WAL thread repeats when the server has given up, until the end.
+    pub(crate) fn abandon_once(&self) {
+        self.abandon();
+        let mut left = self.left.lock();
+        if !self.has_ended() {
+            self.work_left.wait_for(&mut left, WRITE_PERIOD);
+        }
+        drop(left);
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Nobody waits for a write any more: the WAL thread ends.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        self.all().for_each(|wal| wal.wake_driver()); // it may wait for half a second
+        self.wake();
+    }
+
+    /// The WAL thread looks whether the server still runs; without this it may take half a second.
+    pub(crate) fn wake(&self) {
+        self.all().for_each(|wal| wal.wake_driver());
         drop(self.left.lock());
         self.work_left.notify_one();
     }
