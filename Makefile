@@ -61,7 +61,7 @@
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
 #              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
 # make fault-matrix  the same beside 37 kinds of faults, first each alone, then two at a time; as root, with nft and libfaketime;
-#              LOADS="list ingest" adds HBase's BigLinkedList and a continuous ingest
+#              LOADS="list ingest" adds HBase's BigLinkedList and a continuous ingest; ONLY="restart cut_all" makes these kinds only
 # make keeper-test  keepers in a cluster of Halcyon: what they report and how fast, frozen servers, pauses, a master that is killed; three minutes
 # make status-test  clients that are told of a dead server (hbase.status.published): how long their calls take when a region server is frozen; six minutes
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same

@@ -391,7 +391,11 @@ begin_read_only() { # after an error of the disk, as a kernel does it
 end_read_only() { # the disk is repaired; its DataNode may have ended itself
   cluster thaw "$DISK_DATANODE" || true # another fault
   cluster stop "$DISK_DATANODE" || cluster kill "$DISK_DATANODE" || true
-  umount "$DISK_DATA"
+  local tries=50
+  until umount "$DISK_DATA" 2> "$RESULTS/umount"; do # a child of the DataNode, such as du, may outlive it
+    [ $((tries--)) -gt 0 ] || fail "the disk is in use: $(cat "$RESULTS/umount"; fuser -vm "$DISK_DATA" 2>&1)"
+    sleep 0.2
+  done
   e2fsck -fp "$DISK_IMAGE" > "$RESULTS/e2fsck" 2>&1 || [ $? -le 1 ] || fail "the disk cannot be repaired: $(cat "$RESULTS/e2fsck")"
   mount_disk
 }

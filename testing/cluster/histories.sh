@@ -7,6 +7,7 @@
 # SEED      chooses the faults and the operations, default 1
 # FAULTS    which faults; default: kills and freezes of region servers and of the active master, and moves. `all`: those of
 #           faults.sh, first each of them (not with ONLY_PAIRS), then pairs. It needs root, nft (nftables), libfaketime, and 6 GB of memory (8 GB with LOADS)
+# ONLY      some kinds of `all`, such as "restart cut_all"; default all of them
 # SERVERS   region servers, default 3
 # RATE      operations of each process in a second, default 25; there are 3 processes of each client for each kind of history
 # DELETES   false leaves out deletes, default true
@@ -46,6 +47,11 @@ client26_classes
 ! has_load list || linked_list_fetch
 . "$HERE/faults.sh"
 FAULTS="${FAULTS:-$SIMPLE_FAULTS}"
+ALL_FAULTS="$PROCESS_FAULTS $NETWORK_FAULTS $DISK_FAULTS $CLOCK_FAULTS"
+ONLY="${ONLY:-$ALL_FAULTS}"
+for kind in $ONLY; do
+  [[ " ${ALL_FAULTS//$'\n'/ } " == *" $kind "* ]] || { echo "ONLY has $kind, which is no kind of fault" >&2; exit 64; }
+done
 if [ "$FAULTS" = all ]; then
   [ "$SYSTEM" = halcyon ] || { echo "FAULTS=all is for SYSTEM=halcyon" >&2; exit 64; }
   FAKETIME="$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2> /dev/null | head -n 1)"
@@ -133,7 +139,7 @@ works_again() {
 
 IN_PAIRS="" single=()
 if [ "$FAULTS" = all ]; then
-  FAULTS="$PROCESS_FAULTS $NETWORK_FAULTS $DISK_FAULTS $CLOCK_FAULTS" IN_PAIRS=yes
+  FAULTS="$ONLY" IN_PAIRS=yes
   faults_disk datanode4
   [ -n "${ONLY_PAIRS:-}" ] || read -r -d '' -a single <<< "$FAULTS" || true
 fi
