@@ -77,6 +77,7 @@ public final class Replicas {
       check(result.isStale() && Arrays.equals(result.getValue(FAMILY, QUALIFIER), bytes("b")), "a get of replica 2");
       check(table.get(get("x").setReplicaId(1)).isEmpty(), "a row that is not there");
       check(table.exists(get("b").setReplicaId(1)), "exists of a replica");
+      // The client passes over the replica of a get in a list: it asks the primary, and other replicas when that takes 10 ms.
       Result[] results = table.get(List.of(get("b").setReplicaId(1), get("b").setReplicaId(1)));
       check(Arrays.stream(results).noneMatch(Result::isEmpty), "gets of one call: " + Arrays.toString(results));
       System.out.println("gets of one call are stale: " + Arrays.stream(results).map(Result::isStale).toList());
