@@ -197,7 +197,7 @@ async fn serve(
     match ended {
         Ok(reason) => {
             tracing::info!(reason, "stopping");
-            parts.stop(signals).await
+            parts.stop().await
         }
         Err(failure) => parts.abort(&failure).await,
     }
@@ -216,8 +216,9 @@ struct Running {
 }
 
 impl Running {
-    /// Flushes and closes the regions, and leaves the cluster. Another signal ends the process at once.
-    async fn stop(self, mut signals: StopSignals) -> Result<(), String> {
+    /// Flushes and closes the regions, and leaves the cluster. A second signal changes nothing: it may be the one that a keeper
+    /// passes on, which systemd or a terminal has sent to this process as well.
+    async fn stop(self) -> Result<(), String> {
         let Running { region_server, server, traces, member, zookeeper } = self;
         systemd::stopping();
         let stopping = Arc::clone(&region_server);
@@ -230,10 +231,6 @@ impl Running {
             stopped = &mut stop => Ok(stopped),
             loss = member.lease().lost() => Err(format!("the server is no member of the cluster any more: {loss}")),
             failure = standalone::failed(&region_server) => Err(failure),
-            signal = signals.next() => {
-                eprintln!("halcyon: {signal} while stopping: ends at once");
-                std::process::exit(1);
-            }
         };
         let stopped = match failure {
             Ok(stopped) => stopped,

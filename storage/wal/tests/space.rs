@@ -144,6 +144,31 @@ fn a_log_that_is_closed_without_space_says_so() {
     assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (0, 1));
 }
 
+/// Also what waits for space; a server that has given up would wait for ever for it.
+#[test]
+fn a_log_that_is_abandoned_fails_what_waits_and_writes_nothing_more() {
+    for sync_mode in [SyncMode::Written, SyncMode::Fsync] {
+        let bench = Bench::new(sync_mode);
+        bench.append(1).unwrap();
+        bench.wal.drive();
+        bench.append(2).unwrap();
+        bench.fs.inject(Fault::new(Operation::Write, "WALs").no_space().forever());
+        bench.wal.drive();
+        assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (1, 0), "{sync_mode:?}: it waits");
+        for _ in 0..2 {
+            bench.wal.abandon("the test says so");
+            bench.wal.drive();
+            assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (1, 1), "{sync_mode:?}");
+        }
+        let refused = bench.append(3).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Stopping);
+        assert!(refused.message().contains("has ended: the test says so"), "{refused}");
+        bench.fs.clear_faults();
+        bench.retry_later();
+        assert_eq!(bench.written(), [1], "{sync_mode:?}");
+    }
+}
+
 #[test]
 fn a_failed_sync_is_never_tried_again() {
     let bench = Bench::new(SyncMode::Fsync);
