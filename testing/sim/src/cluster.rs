@@ -94,7 +94,7 @@ impl Cluster {
         let ends_ns = self.world.now_ns() + FAULTS_TIME.as_nanos() as u64;
         self.world.lock().faults = true;
         while self.world.now_ns() < ends_ns {
-            self.pass(Duration::from_millis(300));
+            self.pass(self.world.rates.pause);
             self.act();
         }
         self.end_faults();
@@ -377,26 +377,27 @@ impl Cluster {
             0 => None,
             count => Some(up[self.world.lock().dice.below(count)].clone()),
         };
+        let rates = self.world.rates;
         let is_calm = self.world.options.is_real && self.world.lock().dice.one_in(2);
         match (choice, victim) {
             (0..14, Some(server)) if is_calm => self.write_at(&server),
             (38..40, _) if self.world.options.is_real => self.disturb_hdfs(),
             (40..45, _) if self.world.options.is_real => self.split_region(),
             (45..50, _) if self.world.options.is_real => self.merge_regions(),
-            (0..5, Some(server)) if up.len() > 1 => {
+            (0..5, Some(server)) if up.len() > 1 && rates.kills_servers => {
                 self.tell(|| format!("{server} is killed"));
                 self.kill_server(&server);
             }
-            (5..9, Some(server)) if up.len() > 1 => {
+            (5..9, Some(server)) if up.len() > 1 && rates.freezes_servers => {
                 self.tell(|| format!("{server} is frozen"));
                 self.freeze_server(&server);
             }
             (9..14, _) if up.len() < SERVERS_MAX => self.start_server(),
-            (14..16, _) => {
+            (14..16, _) if rates.disturbs_masters => {
                 self.tell(|| "the master is killed".to_string());
                 self.kill_master();
             }
-            (16..18, _) => {
+            (16..18, _) if rates.disturbs_masters => {
                 self.tell(|| "the master is frozen".to_string());
                 self.freeze_master();
             }

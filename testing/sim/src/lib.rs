@@ -22,6 +22,7 @@ mod cluster;
 mod entries;
 mod master;
 mod process_fs;
+mod rates;
 mod real;
 mod remote;
 mod rows;

@@ -44,8 +44,6 @@ const WAY_MAX: Duration = Duration::from_millis(3);
 const CACHE_BYTES: u64 = 1 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 const MOB_FILES_MAX: usize = 10;
-/// One order in so many has a fault.
-const FAULT_ONE_IN: usize = 25;
 
 /// *Thread safety*: as [`World`]'s.
 pub(crate) struct View {
@@ -197,7 +195,7 @@ impl View {
 
     fn fate(&self) -> Fate {
         let mut state = self.world.lock();
-        if !state.fault(FAULT_ONE_IN) {
+        if !state.fault(self.world.rates.order_fault_one_in) {
             return Fate::Done;
         }
         match state.dice.below(3) {
@@ -517,7 +515,8 @@ impl RegionServerApi for Reached {
         world.delay(WAY_MAX);
         let (is_lost, is_repeated) = {
             let mut state = world.lock();
-            (state.fault(FAULT_ONE_IN), state.fault(FAULT_ONE_IN))
+            let one_in = world.rates.order_fault_one_in;
+            (state.fault(one_in), state.fault(one_in))
         };
         if is_lost || is_repeated {
             let event = Event::Report { server: self.server.clone(), region: region.clone(), seq };

@@ -17,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Options;
 use crate::process_fs::no_answer;
+use crate::rates::Rates;
 use crate::real::RealServer;
 use crate::remote::Reached;
 use crate::rows;
@@ -88,6 +89,7 @@ pub(crate) struct World {
     pub(crate) fs: SimFileSystem,
     pub(crate) root: PathBuf,
     pub(crate) options: Options,
+    pub(crate) rates: Rates,
     state: Mutex<State>,
 }
 
@@ -160,7 +162,8 @@ impl World {
             next_id: 0,
         };
         let (threads, clock, state) = (threads.clone(), threads.clock(0), Mutex::new(state));
-        Arc::new(World { threads, clock, fs, root, options, state })
+        let rates = Rates::of(seed, options.is_real);
+        Arc::new(World { threads, clock, fs, root, options, rates, state })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
