@@ -61,6 +61,10 @@ struct State {
     /// Regions whose server has died, and its WALs are split. An opening reads what was in memory there.
     unreplayed: BTreeMap<String, RegionInfo>,
     dies_after: Option<DiesAfter>,
+    /// So many orders to open `hbase:meta` are carried out and have no answer.
+    meta_unanswered: usize,
+    /// Joins while such an order waits for its answer.
+    joins_meanwhile: Option<ServerName>,
 }
 
 /// When a region has got so many orders to open it, that server dies, and its WALs are split.
@@ -175,6 +179,13 @@ impl RegionServerApi for Server {
             let seq = state.opens as u64 * 10;
             let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
             here.insert(encoded, region.clone());
+            if region.is_meta() && state.meta_unanswered > 0 {
+                state.meta_unanswered -= 1;
+                let new = state.joins_meanwhile.take();
+                drop(state);
+                new.iter().for_each(|server| self.all.join(server));
+                return Err(Error::new(ErrorKind::Busy, format!("{} gave no answer in time", self.name)));
+            }
             seq
         };
         let announced = announce(seq);
@@ -739,6 +750,42 @@ fn what_a_server_cannot_open_another_one_opens() {
 fn has_failed(c: &Many) -> bool {
     let all = c.master.regions_in_transition();
     all.iter().any(|it| it.state == "FAILED_OPEN" && it.reason.contains("could not be opened at h,"))
+}
+
+/// A server may open `hbase:meta` behind the time that the master waits. So it is asked again, and no other, also one that has fewer
+/// regions; the same by the next master.
+#[test]
+fn meta_is_opened_where_it_may_be_open() {
+    let new = ServerName::new("first-by-name", 16020, 1);
+    for takes_over in [false, true] {
+        let mut c = Many::new(env(), 3);
+        c.create(&KEYS);
+        let before = c.servers.state.lock().meta.clone().unwrap();
+        {
+            let mut state = c.servers.state.lock();
+            state.meta_unanswered = if takes_over { usize::MAX } else { 1 };
+            state.joins_meanwhile = Some(new.clone());
+        }
+        c.die(&before);
+        if takes_over {
+            let begun = Instant::now();
+            while c.servers.state.lock().joins_meanwhile.is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(30), "nobody was asked to open hbase:meta");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            c.master.stop();
+            c.servers.state.lock().meta_unanswered = 0;
+            c = Many::over(c.servers.clone());
+        }
+        c.settles("t", 9);
+        c.quiet();
+        let state = c.servers.state.lock();
+        assert!(state.joins_meanwhile.is_none() && state.meta_unanswered == 0);
+        let has_meta = |regions: &BTreeMap<String, RegionInfo>| regions.values().any(RegionInfo::is_meta);
+        let at: Vec<_> =
+            state.online.iter().filter(|(_, it)| has_meta(it)).map(|(server, _)| server).collect();
+        assert!(at.len() == 1 && *at[0] != new, "{at:?}");
+    }
 }
 
 #[test]
