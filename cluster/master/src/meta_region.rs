@@ -7,7 +7,7 @@ use std::sync::Arc;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{CloseRegionRequest, ClusterServices, OpenRegionRequest, Standing};
 use halcyon_env::Env;
-use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName, layout};
 use tracing::info;
 
 use crate::placement::{Chooser, Place};
@@ -30,8 +30,21 @@ pub(crate) fn prepare(
             descriptor
         }
     };
-    cluster.files.create_region_files(&RegionInfo::meta(), &descriptor)?;
+    // Else a master that was frozen here writes when its successor has loaded.
+    if !has_files(env, root, &descriptor)? {
+        cluster.files.create_region_files(&RegionInfo::meta(), &descriptor)?;
+    }
     Ok(Arc::new(descriptor))
+}
+
+fn has_files(env: &Env, root: &Path, descriptor: &TableDescriptor) -> Result<bool> {
+    let dir = RegionInfo::meta().dir(root);
+    for family in descriptor.families() {
+        if !env.fs.exists(&dir.join(&*family.name_str()))? {
+            return Ok(false);
+        }
+    }
+    Ok(env.fs.exists(&dir.join(layout::REGION_INFO))?)
 }
 
 /// Opens `hbase:meta` when a master starts: where it was, if that server is alive. A server that has died since the others were

@@ -36,6 +36,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) to: Option<&'a ServerName>,
     /// A server that does not get it, unless it is the only one.
     pub(crate) not_at: Option<&'a ServerName>,
+    /// Where a region that was nowhere before is opened, if it may be; a copy is not.
+    pub(crate) near: Option<&'a ServerName>,
 }
 
 /// Regions, and as many copies of each as the table is to have.
@@ -89,6 +91,18 @@ pub(crate) fn open_what_can(
     open_exactly(core, table, &with_copies(core, table, regions), state)
 }
 
+/// As [`open_what_can`], for regions that take the place of others: at the server that had those, because its cache has blocks of
+/// their files (HBase: `AssignmentManagerUtil.createAssignProceduresForSplitDaughters`). Elsewhere if it is gone or drained.
+pub(crate) fn open_in_place(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    near: Option<&ServerName>,
+) -> Result<()> {
+    let wanted = Wanted { near, ..Wanted::default() };
+    open_wanted(core, table, &with_copies(core, table, regions), None, wanted)
+}
+
 /// As [`open_what_can`], exactly these.
 pub(crate) fn open_exactly(
     core: &MasterState,
@@ -96,7 +110,17 @@ pub(crate) fn open_exactly(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    let attempts = try_open_of(core, table, regions, Wanted::default())?;
+    open_wanted(core, table, regions, state, Wanted::default())
+}
+
+fn open_wanted(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    state: Option<TableState>,
+    wanted: Wanted<'_>,
+) -> Result<()> {
+    let attempts = try_open_of(core, table, regions, wanted)?;
     attempts.temporary.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
     let failed: Vec<_> = attempts.failed.into_iter().map(|(region, _)| region).collect();
     write_opened(core, attempts.opened, &failed, state.map(|state| (table.name(), state)))
@@ -278,7 +302,7 @@ fn plan(
                 attempts.temporary.push((region, error));
                 continue;
             }
-            Place::Nowhere(last) => last,
+            Place::Nowhere(last) => last.or_else(|| wanted.near.filter(|_| !region.is_secondary()).cloned()),
         };
         let chooser = match &mut chooser {
             Some(chooser) => chooser,

@@ -5,6 +5,7 @@
 
 mod barriers;
 mod groups;
+mod in_place;
 mod states;
 
 use crate::common;

@@ -14,7 +14,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_contract::RegionInfoRequest;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::RegionInfo;
+use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 use super::table_regions::{infos, messages};
@@ -33,6 +33,8 @@ pub(crate) struct MergeRegions {
     first_merged: RegionInfo,
     /// Whose files are made, so that it may be in meta.
     merged: Option<RegionInfo>,
+    /// The server that had the first parent. A master that takes over does not know it.
+    parents_at: Option<ServerName>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,7 +83,12 @@ impl MergeRegions {
         if let Some(replica) = parents.iter().find(|region| region.replica_id() != 0) {
             return refuse(format!("Can't merge non-default replicas; {}", replica.described()));
         }
-        Ok(MergeRegions { first_merged: around(&parents), parents: sorted(parents), merged: None })
+        Ok(MergeRegions {
+            first_merged: around(&parents),
+            parents: sorted(parents),
+            merged: None,
+            parents_at: None,
+        })
     }
 
     /// Whether merges are on, for the cluster and for the table. HBase asks when a request comes, and again when it begins.
@@ -108,7 +115,7 @@ impl MergeRegions {
     pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
         let payload: Payload = payload(KIND, bytes)?;
         let first_merged = RegionInfo::from_pb(&payload.merged)?;
-        Ok(MergeRegions { parents: infos(&payload.parents)?, first_merged, merged: None })
+        Ok(MergeRegions { parents: infos(&payload.parents)?, first_merged, merged: None, parents_at: None })
     }
 
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
@@ -241,7 +248,8 @@ impl MergeRegions {
     fn open_merged(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.first_merged.table())?;
         let merged = self.made(&entry).ok_or_else(|| Error::invalid("the parents are not merged"))?;
-        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&merged), None)?;
+        let near = self.parents_at.as_ref();
+        regions::open_in_place(core, &entry.descriptor, std::slice::from_ref(&merged), near)?;
         new_regions::remove_before(core, std::slice::from_ref(&self.first_merged), &merged)
     }
 
@@ -287,8 +295,10 @@ impl MergeRegions {
         Ok(merged)
     }
 
-    fn write_meta(&self, core: &MasterState, merged: RegionInfo) -> Result<()> {
+    fn write_meta(&mut self, core: &MasterState, merged: RegionInfo) -> Result<()> {
         let mut entry = core.locked_table(self.first_merged.table())?;
+        let first = self.parents.first().and_then(|parent| entry.regions.get(parent));
+        self.parents_at = first.and_then(|known| known.server.clone());
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
         let has_barriers = entry.descriptor.has_global_scope();

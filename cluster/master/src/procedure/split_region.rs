@@ -187,9 +187,10 @@ impl SplitRegion {
     fn open_daughters(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
         let parent = self.parent.clone().with_flags(true, true);
-        let daughters = entry.regions.get(&parent).map(|known| known.daughters.clone());
-        let daughters = daughters.ok_or_else(|| Error::invalid(format!("{parent} has no daughters")))?;
-        regions::open_what_can(core, &entry.descriptor, &daughters, None)?;
+        let known = entry.regions.get(&parent);
+        let known = known.ok_or_else(|| Error::invalid(format!("{parent} has no daughters")))?;
+        let daughters = &known.daughters;
+        regions::open_in_place(core, &entry.descriptor, daughters, known.server.as_ref())?;
         daughters.first().map_or(Ok(()), |made| new_regions::remove_before(core, &self.first_daughters, made))
     }
 }

@@ -250,7 +250,7 @@ impl TransitRegion {
             return meta_region::open(core, not_at, self.to.as_ref());
         }
         let descriptor = core.locked_descriptor(self.region.table())?;
-        let wanted = Wanted { to: self.to.as_ref(), not_at };
+        let wanted = Wanted { to: self.to.as_ref(), not_at, near: None };
         let opened = regions::open_as(core, &descriptor, std::slice::from_ref(&self.region), None, wanted);
         core.forget_target(&self.region);
         opened

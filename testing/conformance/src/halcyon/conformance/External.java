@@ -119,6 +119,7 @@ public final class External {
   public static MiniHBaseCluster start(HBaseTestingUtility u, int regionServers) throws Exception {
     util = u;
     local(u);
+    new File(u.getDataTestDir().toUri().getPath()).mkdirs(); // tests write lists of servers there
     FileSystem.getLocal(u.getConfiguration());
     if (OwnServer.ON) {
       u.closeConnection(); // of a server before it, which a test that failed left
@@ -489,6 +490,12 @@ public final class External {
           }
           return CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration());
         }
+        case "getWALRootDir" -> {
+          return walRootDir(util);
+        }
+        case "getProcedures" -> {
+          return Regions.procedures(util);
+        }
         case "getHFileCleaner", "getLogCleaner" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server cleans by itself
         }
@@ -499,7 +506,8 @@ public final class External {
               switch (j.getMethod().getName()) {
                 case "getFileSystem":
                 case "getWALFileSystem":
-                  return FileSystem.getLocal(util.getConfiguration());
+                  return OwnServer.ON ? CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration())
+                    : FileSystem.getLocal(util.getConfiguration());
                 case "getRootDir":
                 case "getWALRootDir":
                   return OwnServer.ON ? CommonFSUtils.getRootDir(util.getConfiguration())

@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.FileStatus;
@@ -28,22 +30,32 @@ import org.apache.hadoop.hbase.master.assignment.AssignmentManager;
 import org.apache.hadoop.hbase.master.assignment.RegionStateNode;
 import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
 import org.apache.hadoop.hbase.master.assignment.RegionStates;
+import org.apache.hadoop.hbase.procedure2.Procedure;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HStore;
 import org.apache.hadoop.hbase.regionserver.HStoreFile;
 import org.apache.hadoop.hbase.regionserver.StoreFileInfo;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
+import org.apache.hbase.thirdparty.com.google.gson.JsonElement;
+import org.apache.hbase.thirdparty.com.google.gson.JsonParser;
 import org.junit.AssumptionViolatedException;
 import org.mockito.Mockito;
 
 /** Regions, stores and files of the external server, with what the client API, hbase:meta and directories tell of them. */
 final class Regions {
+  /** Tests compare regions that they have got at different times. */
+  private static final Map<HBaseTestingUtility, Map<RegionInfo, HRegion>> REGIONS = new IdentityHashMap<>();
+
   private Regions() {
   }
 
   /** A region, with what the client API and its directory tell of it. */
-  static HRegion region(HBaseTestingUtility u, RegionInfo r) {
+  static synchronized HRegion region(HBaseTestingUtility u, RegionInfo region) {
+    return REGIONS.computeIfAbsent(u, key -> new HashMap<>()).computeIfAbsent(region, r -> newRegion(u, r));
+  }
+
+  private static HRegion newRegion(HBaseTestingUtility u, RegionInfo r) {
     return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
         case "getRegionInfo" -> {
@@ -203,6 +215,29 @@ final class Regions {
       }
     }
     return files;
+  }
+
+  /** The procedures of the master, as clients are told. */
+  static List<Procedure<?>> procedures(HBaseTestingUtility u) throws IOException {
+    List<Procedure<?>> found = new ArrayList<>();
+    for (JsonElement of : JsonParser.parseString(u.getAdmin().getProcedures()).getAsJsonArray()) {
+      String state = of.getAsJsonObject().get("state").getAsString();
+      boolean isFinished = state.equals("SUCCESS") || state.equals("ROLLEDBACK");
+      found.add(Mockito.mock(Procedure.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+        switch (i.getMethod().getName()) {
+          case "isFinished" -> {
+            return isFinished;
+          }
+          case "toString" -> {
+            return of.toString();
+          }
+          default -> {
+            throw new AssumptionViolatedException("JVM internals: Procedure." + i.getMethod().getName());
+          }
+        }
+      })));
+    }
+    return found;
   }
 
   /** The states of regions, as hbase:meta has them. */
