@@ -127,6 +127,13 @@ fn a_split_and_its_parent() {
         "DoNotRetryRegionException",
         "parent of a split",
     );
+    // HBase's RegionMover looks for this text.
+    let region = pb::RegionSpecifier { r#type: 1, value: parent.region_name().clone() };
+    let moved = cluster.call::<pb::MoveRegionResponse>(
+        "MoveRegion",
+        &pb::MoveRegionRequest { region, dest_server_name: None },
+    );
+    refused(moved.map(|_| 0), "DoNotRetryRegionException", "Unexpected state for state=SPLIT, location=");
 
     // The parent stays while one daughter refers to it.
     assert_eq!(scan_catalog(&cluster), 0);

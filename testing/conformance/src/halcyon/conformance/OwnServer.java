@@ -6,6 +6,7 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -130,6 +131,9 @@ final class OwnServer {
     conf.set("zookeeper.znode.parent", znode);
     conf.set("hbase.masters", master);
     conf.set("hbase.rootdir", root);
+    if (root.startsWith("hdfs:")) {
+      conf.set("fs.defaultFS", URI.create(root).resolve("/").toString()); // tests look for files there
+    }
   }
 
   /** The end of what the server printed, without notices of properties that it does not read. */
