@@ -45,10 +45,15 @@ fn compact(lab: &Lab) {
 /// With a limit of a byte in a second a compaction sleeps until somebody ends it; the clock is a test's, so that it
 /// wakes up and looks all the time.
 fn slow() -> Lab {
+    slow_from(100)
+}
+
+/// As [`slow`], where so many files are compacted.
+fn slow_from(files_min: usize) -> Lab {
     let mut settings = common::settings();
     settings.throughput.lower_bytes = 1;
     settings.throughput.higher_bytes = 1;
-    settings.region.compaction.files_min = 100;
+    settings.region.compaction.files_min = files_min;
     let lab = Lab::with(SimFileSystem::new(), settings);
     (0..2).for_each(|round| write_file(&lab, round));
     assert_eq!(load(&lab).storefiles(), 2);
@@ -75,6 +80,17 @@ fn the_switch_ends_a_compaction_and_lets_it_begin_again() {
         lab.clock.advance(lab.server.settings().compaction_check_period);
         load(&lab).compaction_state() == CompactionState::Major
     });
+}
+
+/// HBase's `TestCompactionState` looks at this.
+#[test]
+fn a_minor_compaction_that_takes_all_files_is_no_major_one() {
+    let lab = slow_from(2);
+    let request = pb::CompactRegionRequest { region: lab.specifier(), major: Some(false), family: None };
+    lab.admin::<pb::CompactRegionResponse>("CompactRegion", &request).unwrap();
+    let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();
+    eventually("it runs", || region.stats().minor_compactions_running == 1);
+    assert_eq!(load(&lab).compaction_state(), CompactionState::Minor);
 }
 
 #[test]

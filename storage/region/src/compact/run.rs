@@ -167,7 +167,8 @@ impl Region {
         let Some(selection) = select(&self.store_state(store, &candidates), request) else {
             return Ok(CompactionOutcome { expired_files, ..CompactionOutcome::default() });
         };
-        let running = if selection.all { &self.counters.major_running } else { &self.counters.minor_running };
+        let running =
+            if selection.major { &self.counters.major_running } else { &self.counters.minor_running };
         let _running = Running::begin(running);
         store.progress.begin(selection.files.iter().map(|&at| candidates.states[at].entries).sum());
         let outcome = self.rewrite_selected(store, &candidates.files, &selection, request.user, control);

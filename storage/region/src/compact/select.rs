@@ -57,7 +57,7 @@ fn select_files(store: &StoreState<'_>, request: CompactionRequest) -> Option<Se
         store.settings.files_max
     );
     let files = chosen.into_iter().map(|at| at + skipped).collect();
-    Some(Selection { files, all, cut: Cut::AtTimes(boundaries), drops })
+    Some(Selection { files, all, major: major && all, cut: Cut::AtTimes(boundaries), drops })
 }
 
 fn select_minor(store: &StoreState<'_>, candidates: &[FileState], stuck: bool) -> (Vec<usize>, Vec<i64>) {

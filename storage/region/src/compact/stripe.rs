@@ -31,7 +31,13 @@ pub(super) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Opti
             return Some(into_new_stripes(store, everything()));
         }
         let cut = Cut::AtRows { starts: store.stripes.starts().to_vec(), always: 0..striped };
-        return Some(Selection { files: everything(), all: true, cut, drops: Drops::Everything });
+        return Some(Selection {
+            files: everything(),
+            all: true,
+            major: true,
+            cut,
+            drops: Drops::Everything,
+        });
     }
     let level0 = files_of(store, None);
     let settings = &store.settings.stripes;
@@ -74,7 +80,7 @@ fn into_new_stripes(store: &StoreState<'_>, files: Vec<usize>) -> Selection {
     let (cells, count_max) = parts_of(store, &files, store.settings.stripes.initial_count as f64);
     let all = files.len() == store.files.len();
     let cut = Cut::BySize { span: (Bytes::new(), Bytes::new()), cells, count_max };
-    Selection { files, all, cut, drops: if all { Drops::Everything } else { Drops::Nothing } }
+    Selection { files, all, major: all, cut, drops: if all { Drops::Everything } else { Drops::Nothing } }
 }
 
 /// Level 0 into the stripes that there are, or into new ones.
@@ -84,7 +90,7 @@ fn level0_only(store: &StoreState<'_>, level0: Vec<usize>) -> Selection {
         return into_new_stripes(store, files);
     }
     let cut = Cut::AtRows { starts: store.stripes.starts().to_vec(), always: 0..0 };
-    Selection { files, all: false, cut, drops: Drops::Nothing }
+    Selection { files, all: false, major: false, cut, drops: Drops::Nothing }
 }
 
 /// Files alike in size, or else the oldest up to the limits.
@@ -141,7 +147,7 @@ fn single_stripe(store: &StoreState<'_>, level0: &[usize], with_level0: bool) ->
         };
         return Some(finished(
             store,
-            Selection { files, all: false, cut: Cut::BySize { span, cells, count_max }, drops },
+            Selection { files, all: false, major: false, cut: Cut::BySize { span, cells, count_max }, drops },
         ));
     }
     if is_large {
@@ -150,7 +156,7 @@ fn single_stripe(store: &StoreState<'_>, level0: &[usize], with_level0: bool) ->
     files.extend_from_slice(level0);
     files.sort_unstable();
     let cut = Cut::AtRows { starts: store.stripes.starts().to_vec(), always: stripe..stripe + 1 };
-    Some(finished(store, Selection { files, all: false, cut, drops }))
+    Some(finished(store, Selection { files, all: false, major: false, cut, drops }))
 }
 
 /// A selection of all files drops what one of its rows drops, everywhere.
@@ -182,7 +188,7 @@ fn expired_stripes(store: &StoreState<'_>, level0: &[usize]) -> Option<Selection
     let span = (store.stripes.span(first).0, store.stripes.span(last).1);
     let drops = if level0.is_empty() { Drops::Rows(span.clone()) } else { Drops::Nothing };
     let cut = Cut::BySize { span, cells: u64::MAX, count_max: 1 };
-    Some(finished(store, Selection { files, all: false, cut, drops }))
+    Some(finished(store, Selection { files, all: false, major: false, cut, drops }))
 }
 
 /// Cells of a part and number of parts, so that parts come near the size wanted after a division

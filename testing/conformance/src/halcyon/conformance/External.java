@@ -281,7 +281,14 @@ public final class External {
   }
 
   public static boolean ensureServers(HBaseTestingUtility u, int n) throws IOException {
-    return false; // none was started; the test continues with the servers that run
+    if (!OwnServer.isCluster()) {
+      return false; // none was started; the test continues with the servers that run
+    }
+    int missing = n - mini(u).getNumLiveRegionServers();
+    for (int i = 0; i < missing; i++) {
+      mini(u).startRegionServer();
+    }
+    return missing > 0;
   }
 
   public static void moveAndWait(HBaseTestingUtility u, RegionInfo r, ServerName to)
@@ -342,6 +349,12 @@ public final class External {
         case "isAborted", "isStopped", "isStopping", "isShutDown" -> {
           return !lives(u, sn);
         }
+        case "run" -> {
+          while (lives(u, sn)) {
+            pause();
+          }
+          return null;
+        }
         case "abort", "stop" -> {
           String method = i.getMethod().getName();
           OwnServer.order(u, "HRegionServer." + method, method.equals("stop") ? "stop" : "kill", sn.getPort());
@@ -350,7 +363,7 @@ public final class External {
         case "getRegions" -> {
           List<HRegion> regions = new ArrayList<>();
           TableName t = i.getArguments().length == 1 ? (TableName) i.getArgument(0) : null;
-          for (RegionInfo r : u.getAdmin().getRegions(sn)) {
+          for (RegionInfo r : regionsAt(u, sn)) {
             if (t == null || r.getTable().equals(t)) {
               regions.add(Regions.region(u, r));
             }
@@ -361,7 +374,7 @@ public final class External {
           return u.getConnection();
         }
         case "getOnlineRegion", "getRegion" -> {
-          for (RegionInfo r : u.getAdmin().getRegions(sn)) {
+          for (RegionInfo r : regionsAt(u, sn)) {
             boolean same = i.getArgument(0) instanceof String name ? r.getEncodedName().equals(name)
               : Bytes.equals(r.getRegionName(), (byte[]) i.getArgument(0));
             if (same) {
@@ -383,7 +396,7 @@ public final class External {
           return rpcQuotas(u);
         }
         case "getNumberOfOnlineRegions" -> {
-          return u.getAdmin().getRegions(sn).size();
+          return regionsAt(u, sn).size();
         }
         case "toString" -> {
           return sn.toString();
@@ -394,6 +407,11 @@ public final class External {
         }
       }
     }));
+  }
+
+  /** None of a server that has ended: it answers nobody, where a mini cluster's can still be asked. */
+  static List<RegionInfo> regionsAt(HBaseTestingUtility u, ServerName name) throws IOException {
+    return OwnServer.isCluster() && !lives(u, name) ? Collections.emptyList() : u.getAdmin().getRegions(name);
   }
 
   /** Whether a server's process runs. That of a server which cannot be ended does. */

@@ -2,6 +2,9 @@ package halcyon.conformance;
 
 import java.io.IOException;
 import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.ClusterMetrics;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
@@ -19,8 +22,6 @@ import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.JVMClusterUtil.RegionServerThread;
-import org.junit.AssumptionViolatedException;
-import org.mockito.Mockito;
 
 /**
  * The part of the mini cluster that the client API can provide. It is never constructed: a mock of this class calls these
@@ -30,6 +31,9 @@ public class ExternalCluster extends MiniHBaseCluster {
   public ExternalCluster(Configuration conf) throws IOException, InterruptedException {
     super(conf, 0);
   }
+
+  /** A mock has no fields of its own. */
+  private static final Map<HBaseTestingUtility, Map<ServerName, RegionServerThread>> THREADS = new IdentityHashMap<>();
 
   /** Whose cluster it is; set right after the mock is made. */
   HBaseTestingUtility util;
@@ -131,7 +135,7 @@ public class ExternalCluster extends MiniHBaseCluster {
     try {
       java.util.List<HRegion> out = new java.util.ArrayList<>();
       for (ServerName server : admin().getRegionServers()) { // not from meta, which has no replicas of its own
-        for (RegionInfo r : admin().getRegions(server)) {
+        for (RegionInfo r : External.regionsAt(util, server)) {
           if (r.getTable().equals(tableName)) {
             out.add(Regions.region(util, r));
           }
@@ -184,33 +188,15 @@ public class ExternalCluster extends MiniHBaseCluster {
     return out;
   }
 
-  private RegionServerThread thread(ServerName name) {
-    HRegionServer server = External.server(util, name);
-    return Mockito.mock(RegionServerThread.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getRegionServer" -> {
-          return server;
-        }
-        case "isAlive" -> {
-          return External.lives(util, name);
-        }
-        case "waitForServerOnline" -> {
-          return null;
-        }
-        case "join" -> {
-          while (External.lives(util, name)) {
-            External.pause();
-          }
-          return null;
-        }
-        case "toString", "getName" -> {
-          return name.toString();
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: RegionServerThread." + i.getMethod().getName());
-        }
-      }
-    }));
+  /** A real thread: whether one is alive cannot be mocked. It ends with the server. */
+  private synchronized RegionServerThread thread(ServerName name) {
+    return THREADS.computeIfAbsent(util, key -> new HashMap<>()).computeIfAbsent(name, key -> {
+      RegionServerThread thread = new RegionServerThread(External.server(util, name), 0);
+      thread.setName(name.toString());
+      thread.setDaemon(true);
+      thread.start();
+      return thread;
+    });
   }
 
   @Override
@@ -306,7 +292,7 @@ public class ExternalCluster extends MiniHBaseCluster {
     try {
       java.util.List<ServerName> servers = servers();
       for (int i = 0; i < servers.size(); i++) {
-        for (RegionInfo r : admin().getRegions(servers.get(i))) {
+        for (RegionInfo r : External.regionsAt(util, servers.get(i))) {
           if (Bytes.equals(r.getRegionName(), regionName)) {
             return i;
           }
@@ -323,7 +309,7 @@ public class ExternalCluster extends MiniHBaseCluster {
     try {
       long n = 0;
       for (ServerName server : servers()) {
-        n += admin().getRegions(server).size();
+        n += External.regionsAt(util, server).size();
       }
       return n;
     } catch (IOException e) {
