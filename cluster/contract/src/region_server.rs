@@ -152,6 +152,13 @@ pub trait RegionServers: Send + Sync {
     /// Nothing of a dead server has to be recovered any more.
     fn recovered(&self, server: &ServerName);
 
+    /// Dead servers that clients are shown, the newest first: recovered or not, until another one starts at their address
+    /// (HBase: `DeadServer`).
+    fn dead(&self) -> Vec<ServerName>;
+
+    /// Shows clients a dead server no longer. False if it was not shown.
+    fn forget_dead(&self, server: &ServerName) -> bool;
+
     /// `None` if it is not alive.
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>>;
 

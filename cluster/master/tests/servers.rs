@@ -43,6 +43,8 @@ struct Servers {
 struct State {
     online: BTreeMap<ServerName, BTreeMap<String, RegionInfo>>,
     recovering: BTreeSet<ServerName>,
+    /// Those that clients are shown.
+    dead: Vec<ServerName>,
     draining: BTreeSet<ServerName>,
     /// Regions that ever were opened at a server whose WALs are not split yet.
     unsplit: BTreeMap<ServerName, BTreeSet<String>>,
@@ -114,6 +116,7 @@ impl Servers {
         let regions = state.online.remove(server).expect("it lives");
         state.unsplit.insert(server.clone(), regions.into_keys().collect());
         state.recovering.insert(server.clone());
+        state.dead.push(server.clone());
     }
 
     fn regions_at(&self, server: &ServerName) -> usize {
@@ -278,6 +281,17 @@ impl RegionServers for View {
         );
         state.recovering.remove(server);
         state.unsplit.remove(server);
+    }
+
+    fn dead(&self) -> Vec<ServerName> {
+        self.0.state.lock().dead.clone()
+    }
+
+    fn forget_dead(&self, server: &ServerName) -> bool {
+        let mut state = self.0.state.lock();
+        let before = state.dead.len();
+        state.dead.retain(|other| other != server);
+        state.dead.len() < before
     }
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
@@ -751,6 +765,35 @@ fn what_a_server_cannot_open_another_one_opens() {
 fn has_failed(c: &Many) -> bool {
     let all = c.master.regions_in_transition();
     all.iter().any(|it| it.state == "FAILED_OPEN" && it.reason.contains("could not be opened at h,"))
+}
+
+/// Operators look at the number of dead servers. HBase shows one until it is started again, or cleared.
+#[test]
+fn a_dead_server_is_shown_until_it_is_cleared() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let shown = || {
+        let options = vec![pb::Option::DeadServers as i32];
+        let request = pb::GetClusterStatusRequest { options };
+        c.call::<pb::GetClusterStatusResponse>("GetClusterStatus", &request).cluster_status.dead_servers
+    };
+    let clear = |names: &[ServerName]| {
+        let request =
+            pb::ClearDeadServersRequest { server_name: names.iter().map(ServerName::to_pb).collect() };
+        c.call::<pb::ClearDeadServersResponse>("ClearDeadServers", &request).server_name
+    };
+    assert_eq!(shown(), []);
+    c.die(&name(2));
+    c.settles("t", 9);
+    c.quiet();
+    assert_eq!(shown(), [name(2).to_pb()]);
+    assert_eq!(clear(&[name(1), name(2)]), [name(1).to_pb()]);
+    assert_eq!(shown(), []);
+    assert_eq!(clear(&[name(2)]), [name(2).to_pb()]);
+    // Nothing is cleared while a server is recovered.
+    c.servers.kill(&name(1));
+    assert_eq!(clear(&[name(1)]), [name(1).to_pb()]);
+    assert_eq!(shown(), [name(1).to_pb()]);
 }
 
 /// A server may open `hbase:meta` behind the time that the master waits. So it is asked again, and no other, also one that has fewer

@@ -7,10 +7,16 @@ use halcyon_schema::ServerName;
 /// Names that are remembered. The oldest that need no recovery make room for others.
 const NAMES_MAX: usize = 100_000;
 
+struct Dead {
+    /// Its WALs have to be split.
+    is_recovering: bool,
+    /// No administrator has cleared it.
+    is_listed: bool,
+}
+
 #[derive(Default)]
 pub(crate) struct DeadServers {
-    /// With whether their WALs have to be split.
-    names: HashMap<ServerName, bool>,
+    names: HashMap<ServerName, Dead>,
     /// By the order of their deaths.
     by_number: BTreeMap<u64, ServerName>,
     next_number: u64,
@@ -22,12 +28,13 @@ impl DeadServers {
     }
 
     pub(crate) fn is_recovering(&self, server: &ServerName) -> bool {
-        self.names.get(server) == Some(&true)
+        self.names.get(server).is_some_and(|dead| dead.is_recovering)
     }
 
     /// Its WALs have to be split.
     pub(crate) fn add_recovering(&mut self, server: &ServerName) {
-        if self.names.insert(server.clone(), true).is_none() {
+        let dead = Dead { is_recovering: true, is_listed: true };
+        if self.names.insert(server.clone(), dead).is_none() {
             self.by_number.insert(self.next_number, server.clone());
             self.next_number += 1;
         }
@@ -37,14 +44,26 @@ impl DeadServers {
     }
 
     pub(crate) fn recovered(&mut self, server: &ServerName) {
-        if let Some(is_recovering) = self.names.get_mut(server) {
-            *is_recovering = false;
+        if let Some(dead) = self.names.get_mut(server) {
+            dead.is_recovering = false;
+        }
+    }
+
+    /// Takes one from the list that clients are shown. Its reports are refused as before.
+    pub(crate) fn clear(&mut self, server: &ServerName) {
+        if let Some(dead) = self.names.get_mut(server) {
+            dead.is_listed = false;
         }
     }
 
     /// Newest first.
     pub(crate) fn newest(&self) -> impl Iterator<Item = &ServerName> {
         self.by_number.values().rev()
+    }
+
+    /// Those that were not cleared, newest first.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &ServerName> {
+        self.newest().filter(|server| self.names.get(*server).is_some_and(|dead| dead.is_listed))
     }
 
     fn forget_oldest(&mut self) {
@@ -73,5 +92,17 @@ mod tests {
         dead.add_recovering(&name(NAMES_MAX + 1));
         assert!(dead.contains(&name(0)) && !dead.contains(&name(3)));
         assert_eq!(dead.newest().next(), Some(&name(NAMES_MAX + 1)));
+    }
+
+    #[test]
+    fn what_is_cleared_stays_dead() {
+        let mut dead = DeadServers::default();
+        let name = |number: i64| ServerName::new("h", 1, number);
+        (0..3).for_each(|number| dead.add_recovering(&name(number)));
+        dead.clear(&name(1));
+        assert_eq!(dead.listed().collect::<Vec<_>>(), [&name(2), &name(0)]);
+        assert!(dead.contains(&name(1)) && dead.is_recovering(&name(1)));
+        dead.clear(&name(7));
+        assert!(!dead.contains(&name(7)));
     }
 }

@@ -26,7 +26,7 @@ use crate::orders::OrderNumbers;
 use crate::remote_server::{Common, RemoteServer};
 use crate::{Network, ServersSettings, StatusService};
 
-/// Dead servers that [`Servers::dead`] names.
+/// Dead servers that clients are shown.
 const DEAD_SHOWN_MAX: usize = 100;
 
 type Callback = dyn Fn(ServerName) + Send + Sync;
@@ -128,15 +128,6 @@ impl Servers {
         self.changed();
     }
 
-    /// Dead servers, newest first, of which no successor has come or which are still recovered.
-    pub fn dead(&self) -> Vec<ServerName> {
-        let table = self.table.lock();
-        let is_shown = |server: &&ServerName| {
-            table.dead.is_recovering(server) || table.at_address(server).next().is_none()
-        };
-        table.dead.newest().filter(is_shown).take(DEAD_SHOWN_MAX).cloned().collect()
-    }
-
     /// Whether a newer server is online at its address.
     pub fn has_successor(&self, server: &ServerName) -> bool {
         let table = self.table.lock();
@@ -187,6 +178,14 @@ impl Servers {
 }
 
 impl Table {
+    /// Newest first: those of which no successor has come, or which are still recovered.
+    fn dead_shown(&self) -> impl Iterator<Item = &ServerName> {
+        let is_shown = |server: &&ServerName| {
+            self.dead.is_recovering(server) || self.at_address(server).next().is_none()
+        };
+        self.dead.listed().filter(is_shown)
+    }
+
     /// Servers that are online at the address of `server`.
     pub(crate) fn at_address<'a>(
         &'a self,
@@ -240,6 +239,17 @@ impl RegionServers for Servers {
 
     fn recovered(&self, server: &ServerName) {
         self.table.lock().dead.recovered(server);
+    }
+
+    fn dead(&self) -> Vec<ServerName> {
+        self.table.lock().dead_shown().take(DEAD_SHOWN_MAX).cloned().collect()
+    }
+
+    fn forget_dead(&self, server: &ServerName) -> bool {
+        let mut table = self.table.lock();
+        let is_shown = table.dead_shown().any(|other| other == server);
+        table.dead.clear(server);
+        is_shown
     }
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {

@@ -192,6 +192,14 @@ impl RegionServers for Services {
         self.0.state.lock().recovering.remove(server);
     }
 
+    fn dead(&self) -> Vec<ServerName> {
+        self.recovering()
+    }
+
+    fn forget_dead(&self, _server: &ServerName) -> bool {
+        false
+    }
+
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         let is_online = self.0.state.lock().online.contains_key(server);
         is_online.then(|| {

@@ -294,6 +294,14 @@ impl RegionServers for View {
         }
     }
 
+    fn dead(&self) -> Vec<ServerName> {
+        self.known.lock().dead.keys().cloned().collect()
+    }
+
+    fn forget_dead(&self, _server: &ServerName) -> bool {
+        false // no client of a simulation asks for it
+    }
+
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         self.is_online(server).then(|| {
             let view = self.this.upgrade().expect("the caller holds it");

@@ -224,7 +224,7 @@ pub(crate) fn remove_servers(master: &Master, servers: &BTreeSet<Address>) -> An
         if known.online().iter().any(|server| is_here(server) && !draining.contains(server)) {
             return refuse(format!("Server {address} is an online server, not allowed to remove."));
         }
-        if known.recovering().iter().any(is_here) {
+        if known.dead().iter().any(is_here) {
             return refuse(format!(
                 "Server {address} is on the dead servers list, Maybe it will come back again, not allowed to remove."
             ));
@@ -232,6 +232,20 @@ pub(crate) fn remove_servers(master: &Master, servers: &BTreeSet<Address>) -> An
     }
     change(&master.core, |groups| {
         groups.move_servers(servers, DEFAULT);
+        Ok(())
+    })
+}
+
+/// Takes servers out of their groups that an administrator has cleared (HBase: `RSGroupAdminEndpoint.postClearDeadServers`).
+pub(crate) fn forget_servers(master: &Master, servers: BTreeSet<Address>) -> Answer<()> {
+    let core = &master.core;
+    let is_member =
+        |groups: &Groups| groups.by_name.values().any(|group| !group.servers.is_disjoint(&servers));
+    if !core.has_groups() || !is_member(&core.groups_now()) {
+        return Ok(());
+    }
+    change(core, |groups| {
+        groups.move_servers(&servers, DEFAULT);
         Ok(())
     })
 }

@@ -28,8 +28,8 @@ use halcyon_schema::{ServerName, TableName};
 use crate::state::MasterState;
 
 pub(crate) use admin::{
-    ServersAndTables, add, balance, move_servers, move_servers_and_tables, move_tables, remove,
-    remove_servers, rename, set_configuration,
+    ServersAndTables, add, balance, forget_servers, move_servers, move_servers_and_tables, move_tables,
+    remove, remove_servers, rename, set_configuration,
 };
 pub(crate) use moves::{busy_regions, move_misplaced, moves_of_table, with_servers};
 pub(crate) use scope::Scope;

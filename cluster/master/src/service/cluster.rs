@@ -1,17 +1,22 @@
 //! The cluster as a whole: its status, its capabilities, its end.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use halcyon_cell::Error;
+use halcyon_cell::{Error, Result};
 use halcyon_contract::ServerReport;
 use halcyon_proto::pb;
 use halcyon_schema::{ServerName, TableName, parse_region_name};
 use prost::Message;
 
 use super::Answer;
+use crate::Master;
 use crate::errors::{self, invalid};
+use crate::groups::{self, Address};
 use crate::settings::StopRequest;
 use crate::state::{MasterState, RegionState, TableEntry};
 use crate::switches::Switch;
+use crate::timeline::RecoveryKind;
 
 /// The parts asked for; with no option, all of them.
 pub(super) fn status(
@@ -39,7 +44,7 @@ pub(super) fn status(
         status.servers_name = core.cluster.servers.online().iter().map(ServerName::to_pb).collect();
     }
     if wanted(pb::Option::DeadServers) {
-        status.dead_servers = core.cluster.servers.recovering().iter().map(ServerName::to_pb).collect();
+        status.dead_servers = dead_servers(core).iter().map(ServerName::to_pb).collect();
     }
     if wanted(pb::Option::BackupMasters) {
         status.backup_masters = core.backup_masters().iter().map(ServerName::to_pb).collect();
@@ -62,6 +67,34 @@ pub(super) fn status(
         status.table_region_states_count.push(meta_count(core));
     }
     Ok(pb::GetClusterStatusResponse { cluster_status: status })
+}
+
+/// What a former master has left is recovered as that of a server, but it is none.
+fn dead_servers(core: &MasterState) -> Vec<ServerName> {
+    let mut dead = core.cluster.servers.dead();
+    if !dead.is_empty() {
+        let recoveries = core.timelines.recoveries();
+        let masters = recoveries.iter().filter(|it| it.kind() == RecoveryKind::FormerMaster);
+        let masters: HashSet<&str> = masters.map(|it| it.server.as_str()).collect();
+        dead.retain(|server| !masters.contains(server.to_string().as_str()));
+    }
+    dead
+}
+
+/// Takes dead servers from the list that clients are shown, and out of their groups. Returns those that are not on the list. None
+/// is taken while one is recovered (`MasterRpcServices.clearDeadServers`). *Blocking*.
+pub(super) fn clear_dead_servers(
+    master: &Master,
+    request: &pb::ClearDeadServersRequest,
+) -> Answer<pb::ClearDeadServersResponse> {
+    let servers = &master.core.cluster.servers;
+    let dead = if servers.recovering().is_empty() { servers.dead() } else { Vec::new() };
+    let named = request.server_name.iter().map(ServerName::from_pb);
+    let named: Vec<ServerName> = named.collect::<Result<_>>().map_err(invalid)?;
+    let (cleared, left): (Vec<_>, Vec<_>) = named.into_iter().partition(|server| dead.contains(server));
+    groups::forget_servers(master, cleared.iter().map(Address::of).collect())?;
+    cleared.iter().for_each(|server| drop(servers.forget_dead(server)));
+    Ok(pb::ClearDeadServersResponse { server_name: left.iter().map(ServerName::to_pb).collect() })
 }
 
 fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {

@@ -178,9 +178,9 @@ const METHODS: &[(&str, Handler)] = &[
             Ok(pb::ListDecommissionedRegionServersResponse { server_name })
         })
     }),
-    // Those named that could not be cleared; none is dead.
-    ("ClearDeadServers", |_, call| {
-        ready(call, |_: pb::ClearDeadServersRequest| Ok(pb::ClearDeadServersResponse::default()))
+    ("ClearDeadServers", |service, call| {
+        let master = service.master.clone();
+        service.blocking(call, move |_, request| cluster::clear_dead_servers(&master, &request))
     }),
     ("DecommissionRegionServers", |service, call| {
         let master = service.master.clone();

@@ -374,8 +374,14 @@ fn regions_of_a_dead_server_stay_in_the_group_and_wait_for_it() {
     c.settles("t", 9);
     assert_eq!(c.servers_of_t(), BTreeSet::from(["h,16022,5".to_string()]));
     // The other one does not come back.
-    c.remove_servers(&[3]).unwrap();
+    c.quiet();
+    let refused = c.remove_servers(&[3]).unwrap_err();
+    assert!(refused.message.contains("is on the dead servers list"), "{}", refused.message);
+    let request = pb::ClearDeadServersRequest { server_name: vec![name(3).to_pb()] };
+    let left: pb::ClearDeadServersResponse = c.call("ClearDeadServers", &request);
+    assert_eq!(left.server_name, []);
     assert_eq!(c.members("g").unwrap().0, [2]);
+    c.remove_servers(&[3]).unwrap();
 }
 
 #[test]

@@ -173,6 +173,14 @@ impl RegionServers for OneServer {
 
     fn recovered(&self, _server: &ServerName) {}
 
+    fn dead(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn forget_dead(&self, _server: &ServerName) -> bool {
+        false
+    }
+
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         (*server == self.0.name).then(|| self.0.clone() as Arc<dyn RegionServerApi>)
     }

@@ -37,6 +37,8 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   /** Whose cluster it is; set right after the mock is made. */
   HBaseTestingUtility util;
+  /** The server that a test ended last by its number. */
+  private ServerName ended;
 
   private Admin admin() throws IOException {
     return util.getAdmin();
@@ -255,12 +257,21 @@ public class ExternalCluster extends MiniHBaseCluster {
     } catch (IOException e) {
       throw new java.io.UncheckedIOException(e);
     }
+    ended = name;
     return name;
   }
 
   @Override
   public String waitOnRegionServer(int number) {
-    return ""; // servers that have ended are not in the list, so this is another one
+    if (ended == null) {
+      External.internals("MiniHBaseCluster.waitOnRegionServer");
+    }
+    try {
+      await(ended, 60_000, false); // servers that have ended are not in the list, so the number is another's
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+    return ended.toString();
   }
 
   @Override
