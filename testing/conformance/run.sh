@@ -138,11 +138,8 @@ cat > "$DIR/conf/log4j.properties" <<'LOG'
 log4j.rootLogger=WARN,C
 log4j.appender.C=org.apache.log4j.ConsoleAppender
 log4j.appender.C.target=System.err
-log4j.appender.C.threshold=WARN
 log4j.appender.C.layout=org.apache.log4j.PatternLayout
 log4j.appender.C.layout.ConversionPattern=%d %p [%t] %c{1}: %m%n
-# its test listens to what the tool logs
-log4j.logger.org.apache.hadoop.hbase.tool.CanaryTool=INFO
 LOG
 
 run_class() { # run_class CLASS: one JVM; exit code 75 means that a test hung
