@@ -93,7 +93,9 @@ pub(super) fn clear_dead_servers(
     let named: Vec<ServerName> = named.collect::<Result<_>>().map_err(invalid)?;
     let (cleared, left): (Vec<_>, Vec<_>) = named.into_iter().partition(|server| dead.contains(server));
     groups::forget_servers(master, cleared.iter().map(Address::of).collect())?;
-    cleared.iter().for_each(|server| drop(servers.forget_dead(server)));
+    for server in &cleared {
+        servers.forget_dead(server);
+    }
     Ok(pb::ClearDeadServersResponse { server_name: left.iter().map(ServerName::to_pb).collect() })
 }
 
