@@ -152,8 +152,8 @@ pub trait RegionServers: Send + Sync {
     /// Nothing of a dead server has to be recovered any more.
     fn recovered(&self, server: &ServerName);
 
-    /// Dead servers that clients are shown, the newest first: recovered or not, until another one starts at their address
-    /// (HBase: `DeadServer`).
+    /// Dead servers that clients are shown, at most a hundred, the newest first: recovered or not, until another one starts at
+    /// their address (HBase: `DeadServer`).
     fn dead(&self) -> Vec<ServerName>;
 
     /// Shows clients a dead server no longer. False if it was not shown.

@@ -230,7 +230,11 @@ pub(crate) fn remove_servers(master: &Master, servers: &BTreeSet<Address>) -> An
             ));
         }
     }
-    change(&master.core, |groups| {
+    take_out(&master.core, servers)
+}
+
+fn take_out(core: &MasterState, servers: &BTreeSet<Address>) -> Answer<()> {
+    change(core, |groups| {
         groups.move_servers(servers, DEFAULT);
         Ok(())
     })
@@ -244,10 +248,7 @@ pub(crate) fn forget_servers(master: &Master, servers: BTreeSet<Address>) -> Ans
     if !core.has_groups() || !is_member(&core.groups_now()) {
         return Ok(());
     }
-    change(core, |groups| {
-        groups.move_servers(&servers, DEFAULT);
-        Ok(())
-    })
+    take_out(core, &servers)
 }
 
 pub(crate) fn rename(master: &Master, old: &str, new: &str) -> Answer<()> {
