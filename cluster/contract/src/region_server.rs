@@ -156,8 +156,8 @@ pub trait RegionServers: Send + Sync {
     /// their address (HBase: `DeadServer`).
     fn dead(&self) -> Vec<ServerName>;
 
-    /// Shows clients a dead server no longer. False if it was not shown.
-    fn forget_dead(&self, server: &ServerName) -> bool;
+    /// Shows clients a dead server no longer.
+    fn forget_dead(&self, server: &ServerName);
 
     /// `None` if it is not alive.
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>>;

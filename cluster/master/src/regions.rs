@@ -36,7 +36,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) to: Option<&'a ServerName>,
     /// A server that does not get it, unless it is the only one.
     pub(crate) not_at: Option<&'a ServerName>,
-    /// Where a region that was nowhere before is opened, if it may be; a copy is not.
+    /// Where a region that was nowhere before is opened, if it may be; not where another copy of it is.
     pub(crate) near: Option<&'a ServerName>,
 }
 
@@ -302,7 +302,7 @@ fn plan(
                 attempts.temporary.push((region, error));
                 continue;
             }
-            Place::Nowhere(last) => last.or_else(|| wanted.near.filter(|_| !region.is_secondary()).cloned()),
+            Place::Nowhere(last) => last.or_else(|| wanted.near.cloned()),
         };
         let chooser = match &mut chooser {
             Some(chooser) => chooser,

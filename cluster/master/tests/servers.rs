@@ -287,11 +287,8 @@ impl RegionServers for View {
         self.0.state.lock().dead.clone()
     }
 
-    fn forget_dead(&self, server: &ServerName) -> bool {
-        let mut state = self.0.state.lock();
-        let before = state.dead.len();
-        state.dead.retain(|other| other != server);
-        state.dead.len() < before
+    fn forget_dead(&self, server: &ServerName) {
+        self.0.state.lock().dead.retain(|other| other != server);
     }
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {

@@ -245,11 +245,8 @@ impl RegionServers for Servers {
         self.table.lock().dead_shown().take(DEAD_SHOWN_MAX).cloned().collect()
     }
 
-    fn forget_dead(&self, server: &ServerName) -> bool {
-        let mut table = self.table.lock();
-        let is_shown = table.dead_shown().any(|other| other == server);
-        table.dead.clear(server);
-        is_shown
+    fn forget_dead(&self, server: &ServerName) {
+        self.table.lock().dead.clear(server);
     }
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {

@@ -196,9 +196,7 @@ impl RegionServers for Services {
         self.recovering()
     }
 
-    fn forget_dead(&self, _server: &ServerName) -> bool {
-        false
-    }
+    fn forget_dead(&self, _server: &ServerName) {}
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         let is_online = self.0.state.lock().online.contains_key(server);

@@ -298,9 +298,8 @@ impl RegionServers for View {
         self.known.lock().dead.keys().cloned().collect()
     }
 
-    fn forget_dead(&self, _server: &ServerName) -> bool {
-        false // no client of a simulation asks for it
-    }
+    /// No client of a simulation asks for it.
+    fn forget_dead(&self, _server: &ServerName) {}
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         self.is_online(server).then(|| {

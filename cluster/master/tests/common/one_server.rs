@@ -35,9 +35,7 @@ impl RegionServers for OneServer {
         Vec::new()
     }
 
-    fn forget_dead(&self, _server: &ServerName) -> bool {
-        false
-    }
+    fn forget_dead(&self, _server: &ServerName) {}
 
     fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
         (*server == self.0.server_name()).then(|| self.0.clone() as Arc<dyn RegionServerApi>)

@@ -28,7 +28,7 @@ pub(super) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Opti
     let striped = store.stripes.count();
     if request.major && request.user {
         if striped == 0 {
-            return Some(into_new_stripes(store, everything()));
+            return Some(Selection { major: true, ..into_new_stripes(store, everything()) });
         }
         let cut = Cut::AtRows { starts: store.stripes.starts().to_vec(), always: 0..striped };
         return Some(Selection {
@@ -80,7 +80,7 @@ fn into_new_stripes(store: &StoreState<'_>, files: Vec<usize>) -> Selection {
     let (cells, count_max) = parts_of(store, &files, store.settings.stripes.initial_count as f64);
     let all = files.len() == store.files.len();
     let cut = Cut::BySize { span: (Bytes::new(), Bytes::new()), cells, count_max };
-    Selection { files, all, major: all, cut, drops: if all { Drops::Everything } else { Drops::Nothing } }
+    Selection { files, all, major: false, cut, drops: if all { Drops::Everything } else { Drops::Nothing } }
 }
 
 /// Level 0 into the stripes that there are, or into new ones.

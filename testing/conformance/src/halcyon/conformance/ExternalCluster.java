@@ -32,7 +32,7 @@ public class ExternalCluster extends MiniHBaseCluster {
     super(conf, 0);
   }
 
-  /** A mock has no fields of its own. */
+  /** Static, because no initializer of a mock runs. */
   private static final Map<HBaseTestingUtility, Map<ServerName, RegionServerThread>> THREADS = new IdentityHashMap<>();
 
   /** Whose cluster it is; set right after the mock is made. */
