@@ -1,15 +1,17 @@
-# A cluster of Halcyon for one test class: a master and region servers, with a root directory and a znode of their own. Source it after
+# A cluster of Halcyon for one test class: masters and region servers, with a root directory and a znode of their own. Source it after
 # ../compat/server.sh and java.sh.
-# servers_start DIR COUNT    starts them with the properties of DIR/properties.xml, and prints the addresses
+# servers_start DIR MASTERS SERVERS   starts them with the properties of DIR/properties.xml, and prints the addresses and the masters' names
 # servers_stop               SIGTERM, region servers first; servers_kill is SIGKILL
-# server_order ORDER [PORT]  what a test does to one region server: start; kill, stop (SIGTERM) or state of the one with this port. Prints
-#                            "port PORT" of a new server, "running" or "ended" for state, and "done"
+# server_order ORDER [PORT]  what a test does to one server: start; start-master on this port (0: any); kill, stop (SIGTERM) or state of the one with this port.
+#                            Prints "port PORT" of a new region server, "master-name NAME" of a new master; "ready" for the state of one
+#                            that serves, "running" of a standby master, or "ended"; and "done"
 # CLUSTER_DIR                a cluster of ../cluster/cluster.sh with ZooKeeper and HDFS
 SERVER_PIDS=()
+SERVER_KINDS=()
 declare -A SERVER_OF_PORT=()
 
 servers_start() {
-  local dir="$1" count="$2" name zookeeper root number
+  local dir="$1" masters="$2" count="$3" name zookeeper root number log
   SERVERS_DIR="$dir"
   name="/$(basename "$(dirname "$dir")")-$(basename "$dir")"
   zookeeper="$(sed -n 's/^zookeeper //p' "$CLUSTER_DIR/settings")"
@@ -28,61 +30,75 @@ servers_start() {
       echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
     echo '</configuration>'
   } > "$dir/conf/hbase-site.xml"
+  for log in "$dir"/{master,regionserver}*.log; do [ ! -e "$log" ] || mv "$log" "$log.$(date +%s)"; done
   [ -e "$dir/port" ] || free_port > "$dir/port" # clients know it
   server_begin master "$dir" --port "$(cat "$dir/port")"
+  for ((number = 1; number < masters; number++)); do server_begin master "$dir" --port 0; done
   for ((number = 1; number <= count; number++)); do server_begin regionserver "$dir" --port 0; done
   for number in "${!SERVER_PIDS[@]}"; do server_await "$number" || return 1; done
+  if ! process_await "${SERVER_PIDS[0]}" 60 grep -q '^ready' "$dir"/master*.log; then
+    echo "no master became ready; the output of the first:" >&2
+    tail -n 30 "$dir/master0.log" >&2
+    return 1
+  fi
   echo "zookeeper $zookeeper"
   echo "master 127.0.0.1:$(cat "$dir/port")"
   echo "root $root"
   echo "znode $name"
+  sed -nE 's/^master ([^ ]*,.*)/master-name \1/p' "$dir"/master*.log
 }
 
-server_await() { # server_await NUMBER: it is ready; notes its port
-  local log="$SERVERS_DIR/server$1.log" port
-  if ! process_await "${SERVER_PIDS[$1]}" 60 grep -q '^ready' "$log"; then
+server_await() { # server_await NUMBER: it is ready, or stands for election; notes its port
+  local log="$SERVERS_DIR/${SERVER_KINDS[$1]}$1.log"
+  if ! process_await "${SERVER_PIDS[$1]}" 60 grep -qE '^(ready|stands for election)' "$log"; then
     echo "server $1 did not become ready; its output:" >&2
     tail -n 30 "$log" >&2
     return 1
   fi
-  port="$(sed -n 's/^regionserver [^,]*,\([0-9]*\),.*/\1/p' "$log")"
-  [ -z "$port" ] || SERVER_OF_PORT["$port"]="$1"
+  SERVER_OF_PORT["$(sed -n "s/^${SERVER_KINDS[$1]} [^,]*,\([0-9]*\),.*/\1/p" "$log")"]="$1"
 }
 
 server_order() {
-  local number="${SERVER_OF_PORT[${2:-0}]:-}" pid="" port
+  local number="${SERVER_OF_PORT[${2:-0}]:-}" pid=""
   [ -z "$number" ] || pid="${SERVER_PIDS[$number]}"
   case "$1" in
     start)
-      number=${#SERVER_PIDS[@]}
       server_begin regionserver "$SERVERS_DIR" --port 0
-      server_await "$number"
-      for port in "${!SERVER_OF_PORT[@]}"; do [ "${SERVER_OF_PORT[$port]}" != "$number" ] || echo "port $port"; done ;;
+      server_await $((${#SERVER_PIDS[@]} - 1))
+      sed -nE 's/^regionserver [^,]*,([0-9]*),.*/port \1/p' "$SERVER_LOG" ;;
+    start-master)
+      server_begin master "$SERVERS_DIR" --port "$2"
+      server_await $((${#SERVER_PIDS[@]} - 1))
+      sed -nE 's/^master ([^ ]*,.*)/master-name \1/p' "$SERVER_LOG" ;;
     kill) process_kill "$pid" ;;
     stop) [ -z "$pid" ] || kill "$pid" 2> /dev/null || true ;;
-    state) if [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; then echo running; else echo ended; fi ;;
+    state)
+      if [ -z "$pid" ] || ! kill -0 "$pid" 2> /dev/null; then echo ended
+      elif grep -q '^ready' "$SERVERS_DIR/${SERVER_KINDS[$number]}$number.log"; then echo ready
+      else echo running; fi ;;
   esac
   echo done
 }
 
 server_begin() { # server_begin KIND DIR OPTION...
-  local kind="$1" dir="$2" log="$2/server${#SERVER_PIDS[@]}.log"
+  local kind="$1" dir="$2"
+  SERVER_LOG="$2/$1${#SERVER_PIDS[@]}.log"
   shift 2
-  [ ! -e "$log" ] || mv "$log" "$log.$(date +%s)"
   "$HALCYON" "$kind" --config "$dir/conf" --bind 127.0.0.1 --keeper false --info-port 0 --memory 512m --accept-without coprocessors \
-    "$@" > "$log" 2>&1 < /dev/null &
+    "$@" > "$SERVER_LOG" 2>&1 < /dev/null &
   SERVER_PIDS+=("$!")
+  SERVER_KINDS+=("$kind")
 }
 
 servers_stop() {
   local number
   for ((number = ${#SERVER_PIDS[@]} - 1; number >= 0; number--)); do kill "${SERVER_PIDS[$number]}" 2> /dev/null || true; done
   for number in "${!SERVER_PIDS[@]}"; do process_end "${SERVER_PIDS[$number]}" 30; done
-  SERVER_PIDS=()
+  SERVER_PIDS=() SERVER_KINDS=()
 }
 
 servers_kill() {
   local pid
   for pid in "${SERVER_PIDS[@]}"; do process_kill "$pid"; done
-  SERVER_PIDS=()
+  SERVER_PIDS=() SERVER_KINDS=()
 }

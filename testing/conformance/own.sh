@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Starts the server of one test class, for the Java agent, with the properties that the test has set. Not to be called by hand.
-#   own.sh DIR SERVERS     DIR/properties.xml has the properties; data and logs go into DIR; files that are in DIR/data stay
+#   own.sh DIR MASTERS SERVERS     DIR/properties.xml has the properties; data and logs go into DIR; files that are in DIR/data stay
 # Prints the addresses, then "ready". The server ends with standard input; "kill" there is SIGKILL. With a cluster "server-ORDER PORT" there
 # is an order of cluster.sh.
-# CONFORMANCE_SERVER   halcyon (default), hbase for a real HBase 2.6.4, or cluster: a master and SERVERS region servers of Halcyon on the
+# CONFORMANCE_SERVER   halcyon (default), hbase for a real HBase 2.6.4, or cluster: MASTERS masters and SERVERS region servers of Halcyon on the
 #                      ZooKeeper and the HDFS of CLUSTER_DIR
 # HALCYON, CONFORMANCE_CACHE, CONFORMANCE_HOST (the class path of the JVM for coprocessors) are set by run.sh
 set -euo pipefail
@@ -22,7 +22,7 @@ if [ "$CONFORMANCE_SERVER" = hbase ]; then
 elif [ "$CONFORMANCE_SERVER" = cluster ]; then
   . "$HERE/cluster.sh"
   trap servers_kill EXIT
-  servers_start "$DIR" "$2"
+  servers_start "$DIR" "$2" "$3"
 else
   trap server_kill EXIT
   mkdir -p "$DIR/conf"

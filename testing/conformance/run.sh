@@ -12,8 +12,8 @@
 # --root ADDRESS     the server's root directory, for tests that read it; known of a server that this script starts
 # --known FILE       the known failures, default known-failures.txt
 # --without-known    known failures are not run at all: some of them hold up those that follow
-# CONFORMANCE_SERVER with --own: halcyon (default), hbase for a real HBase 2.6.4, or cluster for a master of Halcyon with as many region
-#                    servers as the class asks for, on the ZooKeeper and the HDFS of ../cluster/cluster.sh, which this script starts
+# CONFORMANCE_SERVER with --own: halcyon (default), hbase for a real HBase 2.6.4, or cluster for as many masters and region servers of
+#                    Halcyon as the class asks for, on the ZooKeeper and the HDFS of ../cluster/cluster.sh, which this script starts
 # CONFORMANCE_HOST   with --own: the class path of Halcyon's JVM for coprocessors, default this tree's and the jars of the tests; "none": no JVM
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # CONFORMANCE_CACHE  where the jars and the agent stay between runs, default ~/.cache/halcyon/conformance-2.6.4

@@ -103,6 +103,17 @@ pub(crate) fn open_in_place(
     open_wanted(core, table, &with_copies(core, table, regions), None, wanted)
 }
 
+/// As [`open_what_can`], at another server than this one, if there is another (HBase: the same method).
+pub(crate) fn open_apart(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    from: Option<&ServerName>,
+) -> Result<()> {
+    let wanted = Wanted { not_at: from, ..Wanted::default() };
+    open_wanted(core, table, &with_copies(core, table, regions), None, wanted)
+}
+
 /// As [`open_what_can`], exactly these.
 pub(crate) fn open_exactly(
     core: &MasterState,

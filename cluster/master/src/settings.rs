@@ -41,6 +41,9 @@ pub struct MasterSettings {
     pub remote_lock_timeout: Duration,
     /// Regions that overlap which one merge of a repair takes at most (`hbase.master.metafixer.max.merge.count`). 64.
     pub fix_merge_count_max: usize,
+    /// Whether the second daughter of a split opens at another server than the parent had
+    /// (`hbase.master.auto.separate.child.regions.after.split.enabled`). False, as in HBase: both open there.
+    pub separate_daughters: bool,
     /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute: a look costs
     /// little, and HBase's ten let the disk fill under heavy compaction.
     pub cleaner_period: Duration,
@@ -158,6 +161,7 @@ impl MasterSettings {
             retry_pause_max: Duration::from_secs(10),
             remote_lock_timeout: Duration::from_secs(30),
             fix_merge_count_max: 64,
+            separate_daughters: false,
             cleaner_period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             snapshot_ttl: Duration::ZERO,

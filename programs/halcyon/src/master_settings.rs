@@ -24,6 +24,8 @@ pub struct MasterParts {
     pub remote_lock_timeout: Duration,
     /// Regions that overlap which one merge of a repair takes at most.
     pub fix_merge_count_max: usize,
+    /// Whether the second daughter of a split opens at another server than the first.
+    pub separate_daughters: bool,
     /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
     pub store_file_tracker: String,
     /// What the configuration of each replication peer has (`hbase.replication.peer.base.config`).
@@ -39,6 +41,7 @@ impl Default for MasterParts {
             status: StatusSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
             fix_merge_count_max: 64,
+            separate_daughters: false,
             store_file_tracker: Tracker::Default.name().to_string(),
             peer_base_config: String::new(),
         }
@@ -154,6 +157,14 @@ pub const REPAIRS: Section<StandaloneSettings> = Section {
     settings: settings!(StandaloneSettings:
         Restart, "hbase.master.metafixer.max.merge.count", "regions", Number, parts.fix_merge_count_max,
             "Regions that overlap which `fixMeta` of HBCK2 merges into one at a time. The next call merges those that are left.";
+    ),
+};
+
+pub const PLACEMENT: Section<StandaloneSettings> = Section {
+    title: "Places of regions",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.master.auto.separate.child.regions.after.split.enabled", "true, false", Flag, parts.separate_daughters,
+            "Whether the second daughter of a split opens at another server than its parent had. The first one always opens there.";
     ),
 };
 

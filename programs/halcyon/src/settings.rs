@@ -16,7 +16,9 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, PEERS, QUOTAS, REPAIRS, TRACKERS};
+use crate::master_settings::{
+    GROUPS, LOCKS, MasterParts, NORMALIZER, PEERS, PLACEMENT, QUOTAS, REPAIRS, TRACKERS,
+};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -432,6 +434,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     NORMALIZER,
     LOCKS,
     REPAIRS,
+    PLACEMENT,
     QUOTAS,
     GROUPS,
     STATUS,

@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 22] = [
+const SECTIONS: [&str; 23] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -27,6 +27,7 @@ const SECTIONS: [&str; 22] = [
     "Quotas",
     "Locks of clients",
     "Repairs of regions",
+    "Places of regions",
     "Backups",
     "Coprocessors",
     "Region server groups",

@@ -189,8 +189,13 @@ impl SplitRegion {
         let parent = self.parent.clone().with_flags(true, true);
         let known = entry.regions.get(&parent);
         let known = known.ok_or_else(|| Error::invalid(format!("{parent} has no daughters")))?;
-        let daughters = &known.daughters;
-        regions::open_in_place(core, &entry.descriptor, daughters, known.server.as_ref())?;
+        let daughters = known.daughters.as_slice();
+        let in_place = if core.settings.separate_daughters { daughters.len().min(1) } else { daughters.len() };
+        let (here, apart) = daughters.split_at(in_place);
+        regions::open_in_place(core, &entry.descriptor, here, known.server.as_ref())?;
+        if !apart.is_empty() {
+            regions::open_apart(core, &entry.descriptor, apart, known.server.as_ref())?;
+        }
         daughters.first().map_or(Ok(()), |made| new_regions::remove_before(core, &self.first_daughters, made))
     }
 }

@@ -44,6 +44,20 @@ fn daughters_are_opened_where_the_parent_was() {
 }
 
 #[test]
+fn the_second_daughter_is_opened_elsewhere_if_wanted() {
+    for servers in [3, 1] {
+        let settings = MasterSettings { separate_daughters: true, ..settings() };
+        let c = Many::over_with(Servers::new(env(), servers), settings);
+        c.create(&[]);
+        let (parent, at) = open(&c).pop_first().unwrap();
+        let _: pb::SplitTableRegionResponse = c.call("SplitRegion", &split(&parent, Some("f")));
+        c.quiet();
+        let after: Vec<_> = open(&c).into_values().collect();
+        assert!(after.len() == 2 && after[0] == at && (after[1] != at) == (servers > 1), "{at}: {after:?}");
+    }
+}
+
+#[test]
 fn a_merged_region_is_opened_where_the_first_parent_was() {
     for is_drained in [false, true] {
         let (c, regions, before) = two_regions();

@@ -282,6 +282,7 @@ impl StandaloneSettings {
         master.quotas.enabled = self.regionserver.quotas.enabled;
         master.remote_lock_timeout = self.parts.remote_lock_timeout;
         master.fix_merge_count_max = self.parts.fix_merge_count_max;
+        master.separate_daughters = self.parts.separate_daughters;
         master.mob = MobChoreSettings {
             cleaner_period: Duration::from_secs(self.regionserver.mob_cleaner_period_s),
             age_min: self.regionserver.mob_age_min,

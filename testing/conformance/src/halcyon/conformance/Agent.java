@@ -68,8 +68,8 @@ public final class Agent implements ClassFileTransformer {
   private static String htu(CtMethod m) throws Exception {
     return switch (m.getName()) {
       // the overloads call those with options
-      case "startMiniCluster" -> hasOptions(m) ? returns("start(this, $1.getNumRegionServers())") : null;
-      case "startMiniHBaseCluster" -> hasOptions(m) ? returns("startAgain(this, $1.getNumRegionServers())") : null;
+      case "startMiniCluster" -> hasOptions(m) ? returns("start(this, $1)") : null;
+      case "startMiniHBaseCluster" -> hasOptions(m) ? returns("startAgain(this, $1)") : null;
       case "startMiniDFSCluster", "startMiniDFSClusterForTestWAL" -> "{" + call("local(this)") + "return " + call("dfs()") + "}";
       case "getDFSCluster" -> returns("dfs()");
       case "startMiniMapReduceCluster" ->

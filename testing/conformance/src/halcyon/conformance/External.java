@@ -18,8 +18,8 @@ import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
-import org.apache.hadoop.hbase.ServerMetrics;
 import org.apache.hadoop.hbase.ServerName;
+import org.apache.hadoop.hbase.StartMiniClusterOption;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
@@ -28,18 +28,12 @@ import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.SnapshotDescription;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
-import org.apache.hadoop.hbase.client.TableState;
-import org.apache.hadoop.hbase.master.HMaster;
-import org.apache.hadoop.hbase.master.MasterCoprocessorHost;
-import org.apache.hadoop.hbase.master.MasterFileSystem;
-import org.apache.hadoop.hbase.master.ServerManager;
-import org.apache.hadoop.hbase.master.TableStateManager;
 import org.apache.hadoop.hbase.net.Address;
 import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
+import org.apache.hadoop.hbase.regionserver.CompactSplit;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
-import org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
 import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
@@ -115,15 +109,15 @@ public final class External {
     point(conf);
   }
 
-  /** Where there is a cluster for each class, it has so many region servers. */
-  public static MiniHBaseCluster start(HBaseTestingUtility u, int regionServers) throws Exception {
+  /** Where there is a cluster for each class, it has as many masters and region servers as the test asks for. */
+  public static MiniHBaseCluster start(HBaseTestingUtility u, StartMiniClusterOption option) throws Exception {
     util = u;
     local(u);
     new File(u.getDataTestDir().toUri().getPath()).mkdirs(); // tests write lists of servers there
     FileSystem.getLocal(u.getConfiguration());
     if (OwnServer.ON) {
       u.closeConnection(); // of a server before it, which a test that failed left
-      OwnServer.start(u, false, regionServers);
+      OwnServer.start(u, false, option);
     } else {
       clean(u.getConfiguration());
     }
@@ -144,13 +138,13 @@ public final class External {
   }
 
   /** Where a mini cluster has ZooKeeper and files of its own, it may be started on them again. */
-  public static MiniHBaseCluster startAgain(HBaseTestingUtility u, int regionServers) throws Exception {
+  public static MiniHBaseCluster startAgain(HBaseTestingUtility u, StartMiniClusterOption option) throws Exception {
     if (!OwnServer.ON) {
-      return start(u, regionServers);
+      return start(u, option);
     }
     util = u;
     local(u);
-    OwnServer.start(u, true, regionServers);
+    OwnServer.start(u, true, option);
     return mini(u);
   }
 
@@ -169,7 +163,7 @@ public final class External {
       internals("restartHBaseCluster");
     }
     u.closeConnection();
-    OwnServer.start(u, true, 0);
+    OwnServer.start(u, true, null);
   }
 
   /** A table with the endpoint that a test names for all regions: a server that is not the test's own has another configuration. */
@@ -392,6 +386,23 @@ public final class External {
         case "getCompactedHFilesDischarger" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server archives by itself
         }
+        case "getRSRpcServices", "getRpcServices" -> {
+          return Stubs.regionServer(u, sn);
+        }
+        case "getZooKeeper" -> {
+          if (!OwnServer.ON) {
+            internals("HRegionServer.getZooKeeper");
+          }
+          return u.getZooKeeperWatcher();
+        }
+        case "getCompactSplitThread" -> {
+          return Mockito.mock(CompactSplit.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+            if (!j.getMethod().getName().equals("switchCompaction")) {
+              internals("CompactSplit." + j.getMethod().getName());
+            }
+            return u.getAdmin().compactionSwitch(j.getArgument(0), List.of(sn.getServerName())).get(sn);
+          }));
+        }
         case "getRegionServerRpcQuotaManager" -> {
           return rpcQuotas(u);
         }
@@ -416,7 +427,7 @@ public final class External {
 
   /** Whether a server's process runs. That of a server which cannot be ended does. */
   static boolean lives(HBaseTestingUtility u, ServerName name) throws IOException {
-    return !OwnServer.isCluster() || OwnServer.order(u, "state", "state", name.getPort()).equals("running");
+    return !OwnServer.isCluster() || OwnServer.order(u, "state", "state", name.getPort()).equals("ready");
   }
 
   /** Whether requests are limited. The quotas themselves the external server reads by itself. */
@@ -447,150 +458,6 @@ public final class External {
       internals("QuotaCache");
     }
     Thread.sleep(1000);
-  }
-
-  /** The master, with what the client API tells of it. */
-  static HMaster master(HBaseTestingUtility util) {
-    return Mockito.mock(HMaster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "isInitialized", "isActiveMaster" -> {
-          return true;
-        }
-        case "getServerName" -> {
-          return util.getAdmin().getMaster();
-        }
-        case "getConfiguration" -> {
-          return util.getConfiguration();
-        }
-        case "isStopped", "isAborted", "isStopping" -> {
-          return false;
-        }
-        case "getConnection" -> {
-          return util.getConnection();
-        }
-        case "getZooKeeper" -> {
-          if (!OwnServer.ON) {
-            internals("HMaster.getZooKeeper");
-          }
-          return util.getZooKeeperWatcher();
-        }
-        case "getServerManager" -> {
-          return Mockito.mock(ServerManager.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-            Map<ServerName, ServerMetrics> live = util.getAdmin().getClusterMetrics(EnumSet.of(Option.LIVE_SERVERS)).getLiveServerMetrics();
-            switch (j.getMethod().getName()) {
-              case "getOnlineServers" -> {
-                return live;
-              }
-              case "getOnlineServersList" -> {
-                return new ArrayList<>(live.keySet());
-              }
-              case "isServerOnline" -> {
-                return live.containsKey(j.getArgument(0));
-              }
-              default -> {
-                throw new AssumptionViolatedException("JVM internals: ServerManager." + j.getMethod().getName());
-              }
-            }
-          }));
-        }
-        case "getMasterCoprocessorHost" -> {
-          return masterCoprocessors();
-        }
-        case "getLoadBalancer" -> {
-          return groupBalancer();
-        }
-        case "getLastMajorCompactionTimestamp" -> {
-          return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
-        }
-        case "getFileSystem" -> {
-          if (!OwnServer.ON) {
-            internals("HMaster.getFileSystem");
-          }
-          return CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration());
-        }
-        case "getWALRootDir" -> {
-          return walRootDir(util);
-        }
-        case "getProcedures" -> {
-          return Regions.procedures(util);
-        }
-        case "getHFileCleaner", "getLogCleaner" -> {
-          return Mockito.mock(i.getMethod().getReturnType()); // the external server cleans by itself
-        }
-        // of an empty directory, unless the server is the test's own: a test may clear it, but finds nothing in it
-        case "getMasterFileSystem" -> {
-          return Mockito.mock(MasterFileSystem.class,
-            Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-              switch (j.getMethod().getName()) {
-                case "getFileSystem":
-                case "getWALFileSystem":
-                  return OwnServer.ON ? CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration())
-                    : FileSystem.getLocal(util.getConfiguration());
-                case "getRootDir":
-                case "getWALRootDir":
-                  return OwnServer.ON ? CommonFSUtils.getRootDir(util.getConfiguration())
-                    : new Path(util.getConfiguration().get("conformance.base"), "root");
-                case "getConfiguration":
-                  return util.getConfiguration();
-                case "logFileSystemState":
-                  return null;
-                default:
-                  throw new AssumptionViolatedException(
-                    "JVM internals: MasterFileSystem." + j.getMethod().getName());
-              }
-            }));
-        }
-        case "getAssignmentManager" -> {
-          return Regions.assignments(util);
-        }
-        case "getTableStateManager" -> {
-          return Mockito.mock(TableStateManager.class,
-            Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-              if (!j.getMethod().getName().equals("isTableState")) {
-                throw new AssumptionViolatedException(
-                  "JVM internals: TableStateManager." + j.getMethod().getName());
-              }
-              TableName t = j.getArgument(0);
-              for (TableState.State s : (TableState.State[]) j.getRawArguments()[1]) {
-                if (s == TableState.State.ENABLED && util.getAdmin().isTableEnabled(t)
-                  || s == TableState.State.DISABLED && util.getAdmin().isTableDisabled(t)) {
-                  return true;
-                }
-              }
-              return false;
-            }));
-        }
-        case "toString" -> {
-          return "external master";
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: HMaster." + i.getMethod().getName());
-        }
-      }
-    }));
-  }
-
-  /** Tests of groups wait until the balancer has read them; a master that answers has. */
-  private static RSGroupBasedLoadBalancer groupBalancer() {
-    return Mockito.mock(RSGroupBasedLoadBalancer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      if (!i.getMethod().getName().equals("isOnline")) {
-        internals("LoadBalancer." + i.getMethod().getName());
-      }
-      return true;
-    }));
-  }
-
-  /** Observers of the tests of groups, which no master calls: what they should have seen they have not. */
-  private static MasterCoprocessorHost masterCoprocessors() {
-    return Mockito.mock(MasterCoprocessorHost.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      boolean ofGroups = i.getMethod().getName().equals("findCoprocessor") && i.getArgument(0) instanceof String name
-        && name.startsWith("org.apache.hadoop.hbase.rsgroup.");
-      if (!ofGroups) {
-        internals("HMaster.getMasterCoprocessorHost");
-      }
-      Class<?> observer = Class.forName(i.getArgument(0));
-      return observer.getDeclaredConstructor().newInstance();
-    }));
   }
 
   public static MiniZooKeeperCluster zk(HBaseZKTestingUtility u) {
@@ -626,6 +493,12 @@ public final class External {
           switch (i.getMethod().getName()) {
             case "toString" -> {
               return "no DFS";
+            }
+            case "getFileSystem" -> {
+              if (!OwnServer.isCluster() || util == null) {
+                internals("MiniDFSCluster.getFileSystem");
+              }
+              return CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration());
             }
             case "shutdown" -> {
               return null;

@@ -21,6 +21,7 @@ import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.JVMClusterUtil.MasterThread;
 import org.apache.hadoop.hbase.util.JVMClusterUtil.RegionServerThread;
 
 /**
@@ -76,12 +77,94 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public boolean waitForActiveAndReadyMaster() throws IOException {
-    return true;
+    return Masters.awaitActive(util, 120_000);
   }
 
   @Override
   public boolean waitForActiveAndReadyMaster(long timeout) throws IOException {
-    return true;
+    return Masters.awaitActive(util, timeout);
+  }
+
+  @Override
+  public java.util.List<MasterThread> getMasterThreads() {
+    return Masters.threads(util, "MiniHBaseCluster.getMasterThreads");
+  }
+
+  @Override
+  public java.util.List<MasterThread> getLiveMasterThreads() {
+    java.util.List<MasterThread> live = new java.util.ArrayList<>(getMasterThreads());
+    live.removeIf(thread -> !thread.isAlive());
+    return live;
+  }
+
+  @Override
+  public MasterThread getMasterThread() {
+    try {
+      return Masters.active(util);
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public MasterThread startMaster() throws IOException {
+    return Masters.start(util);
+  }
+
+  @Override
+  public void killMaster(ServerName name) throws IOException {
+    Masters.end(util, name, "kill");
+  }
+
+  @Override
+  public void stopMaster(ServerName name) throws IOException {
+    Masters.end(util, name, "stop");
+  }
+
+  @Override
+  public String abortMaster(int number) {
+    return endMaster(number, "kill").toString();
+  }
+
+  @Override
+  public MasterThread stopMaster(int number) {
+    return endMaster(number, "stop");
+  }
+
+  @Override
+  public MasterThread stopMaster(int number, boolean shutdownFileSystem) {
+    return stopMaster(number);
+  }
+
+  private MasterThread endMaster(int number, String order) {
+    MasterThread thread = getMasterThreads().get(number);
+    try {
+      Masters.end(util, thread.getMaster().getServerName(), order);
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+    return thread;
+  }
+
+  @Override
+  public String waitOnMaster(int number) {
+    ServerName name = getMasterThreads().remove(number).getMaster().getServerName();
+    try {
+      Masters.awaitEnd(util, name, 60_000);
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+    return name.toString();
+  }
+
+  @Override
+  public void waitForMasterToStop(ServerName name, long timeout) throws IOException {
+    Masters.awaitEnd(util, name, timeout);
+  }
+
+  @Override
+  public HMaster getMaster(int number) {
+    return getMasterThreads().get(number).getMaster();
   }
 
   @Override
@@ -184,6 +267,12 @@ public class ExternalCluster extends MiniHBaseCluster {
   @Override
   public java.util.List<RegionServerThread> getRegionServerThreads() {
     java.util.List<RegionServerThread> out = new java.util.ArrayList<>();
+    if (OwnServer.isCluster() && getMasterThread() == null) { // nobody tells which there are
+      synchronized (this) {
+        out.addAll(THREADS.computeIfAbsent(util, key -> new HashMap<>()).values());
+      }
+      return out;
+    }
     for (ServerName name : servers()) {
       out.add(thread(name));
     }
@@ -330,7 +419,11 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public HMaster getMaster() {
-    return External.master(util);
+    if (!OwnServer.isCluster()) {
+      return Masters.master(util);
+    }
+    MasterThread active = getMasterThread();
+    return active == null ? null : active.getMaster();
   }
 
   @Override

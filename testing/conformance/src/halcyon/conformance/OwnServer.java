@@ -12,6 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
+import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,6 +22,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
 import org.apache.hadoop.hbase.HConstants;
+import org.apache.hadoop.hbase.ServerName;
+import org.apache.hadoop.hbase.StartMiniClusterOption;
 import org.apache.hadoop.hbase.io.crypto.KeyProviderForTesting;
 import org.apache.hadoop.hbase.io.crypto.KeyStoreKeyProvider;
 import org.apache.hadoop.hbase.security.User;
@@ -50,6 +53,7 @@ final class OwnServer {
   private BufferedReader answers;
   private String zooKeeper = "";
   private String master = "";
+  private int masters = 1;
   private int regionServers = 1;
 
   private OwnServer(File dir) {
@@ -64,8 +68,8 @@ final class OwnServer {
     return server.zooKeeper;
   }
 
-  /** Starts the server of a test. With keep it has the files of the one before. 0 region servers are as many as before. */
-  static synchronized void start(HBaseTestingUtility u, boolean keep, int regionServers) throws IOException {
+  /** Starts the server of a test. With keep it has the files of the one before. Without an option it has as many servers as before. */
+  static synchronized void start(HBaseTestingUtility u, boolean keep, StartMiniClusterOption option) throws IOException {
     OwnServer server = SERVERS.get(u);
     if (server != null) {
       server.end(false);
@@ -75,10 +79,15 @@ final class OwnServer {
       server = new OwnServer(dir);
       SERVERS.put(u, server);
     }
-    if (regionServers > 0) {
-      server.regionServers = regionServers;
+    if (option != null) {
+      // those that are always on standby do nothing
+      server.masters = option.getNumMasters();
+      server.regionServers = Math.max(option.getNumRegionServers(), 1);
     }
-    server.begin(u.getConfiguration());
+    List<ServerName> masters = server.begin(u.getConfiguration());
+    if (isCluster()) {
+      Masters.started(u, masters);
+    }
   }
 
   static synchronized void stop(HBaseTestingUtility u) {
@@ -99,13 +108,15 @@ final class OwnServer {
     SERVERS.values().forEach(server -> server.end(true));
   }
 
-  private void begin(Configuration conf) throws IOException {
+  /** The masters' names, if the script tells them. */
+  private List<ServerName> begin(Configuration conf) throws IOException {
     dir.mkdirs();
     Files.write(dir.toPath().resolve("properties.xml"), properties(conf).getBytes(StandardCharsets.UTF_8));
     File errors = new File(dir, "start.log");
-    process = new ProcessBuilder(COMMAND, dir.getPath(), String.valueOf(regionServers)).redirectError(errors).start();
+    process = new ProcessBuilder(COMMAND, dir.getPath(), String.valueOf(masters), String.valueOf(regionServers)).redirectError(errors).start();
     String root = Path.of(dir.getPath(), "data").toUri().toString().replaceAll("/$", "");
     String znode = "/hbase";
+    List<ServerName> names = new ArrayList<>();
     answers = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
     while (true) {
       String line = answers.readLine();
@@ -116,6 +127,7 @@ final class OwnServer {
       switch (words[0]) {
         case "zookeeper" -> zooKeeper = words[1];
         case "master" -> master = words[1];
+        case "master-name" -> names.add(ServerName.valueOf(words[1]));
         case "root" -> root = words[1];
         case "znode" -> znode = words[1];
         default -> {
@@ -134,6 +146,7 @@ final class OwnServer {
     if (root.startsWith("hdfs:")) {
       conf.set("fs.defaultFS", URI.create(root).resolve("/").toString()); // tests look for files there
     }
+    return names;
   }
 
   /** The end of what the server printed, without notices of properties that it does not read. */
@@ -143,12 +156,12 @@ final class OwnServer {
     return String.join(" ", lines.subList(0, Math.min(lines.size(), 12))).trim();
   }
 
-  /** Whether single region servers can be started, stopped and killed. */
+  /** Whether single masters and region servers can be started, stopped and killed. */
   static boolean isCluster() {
     return ON && "cluster".equals(System.getenv("CONFORMANCE_SERVER"));
   }
 
-  /** Tells the script of a test's cluster "start", or "kill", "stop" or "state" of the server with this port, for a method of the test. */
+  /** Tells the script of a test's cluster "start", "start-master" on a port or on any (0), or "kill", "stop" or "state" of the server with this port, for a method of the test. */
   static synchronized String order(HBaseZKTestingUtility u, String method, String order, int port) throws IOException {
     OwnServer server = SERVERS.get(u);
     if (!isCluster() || server == null || server.process == null) {

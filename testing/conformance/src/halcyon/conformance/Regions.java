@@ -253,6 +253,13 @@ final class Regions {
         case "getRegionStateNode" -> {
           return stateNode(u, i.getArgument(0));
         }
+        case "getRegionAssignments" -> {
+          Map<RegionInfo, ServerName> assignments = new HashMap<>();
+          for (ServerName server : u.getAdmin().getRegionServers()) {
+            External.regionsAt(u, server).forEach(r -> assignments.put(r, server));
+          }
+          return assignments;
+        }
         case "getRegionsOfTable" -> {
           return u.getAdmin().getRegions((TableName) i.getArgument(0));
         }
@@ -267,6 +274,9 @@ final class Regions {
     return Mockito.mock(AssignmentManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       if (i.getMethod().getName().equals("getRegionStates")) {
         return states;
+      }
+      if (i.getMethod().getName().equals("getConfiguration")) {
+        return u.getConfiguration();
       }
       throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
     }));
