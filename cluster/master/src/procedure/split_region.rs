@@ -190,7 +190,8 @@ impl SplitRegion {
         let known = entry.regions.get(&parent);
         let known = known.ok_or_else(|| Error::invalid(format!("{parent} has no daughters")))?;
         let daughters = known.daughters.as_slice();
-        let in_place = if core.settings.separate_daughters { daughters.len().min(1) } else { daughters.len() };
+        let in_place =
+            if core.settings.separate_daughters { daughters.len().min(1) } else { daughters.len() };
         let (here, apart) = daughters.split_at(in_place);
         regions::open_in_place(core, &entry.descriptor, here, known.server.as_ref())?;
         if !apart.is_empty() {
