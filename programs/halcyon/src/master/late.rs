@@ -68,6 +68,14 @@ impl Service for LateService {
                     pb::ClusterStatus { hbase_version: Some(version), ..pb::ClusterStatus::default() };
                 Outcome::Ready(Ok(Reply::message(&pb::GetClusterStatusResponse { cluster_status })))
             }
+            // A standby of HBase reads its settings again. Those of a master need its restart here; the call is no error, because
+            // `update_all_config` makes it to each server in turn.
+            None if LATE[self.at] == "AdminService" && call.method == "UpdateConfiguration" => {
+                tracing::info!(
+                    "settings of a master are read when it starts; the request to read them again changes nothing"
+                );
+                Outcome::Ready(Ok(Reply::message(&pb::UpdateConfigurationResponse::default())))
+            }
             None => Outcome::Ready(Err(RpcError::server_not_running_yet("Server is not running yet"))),
         }
     }
@@ -129,6 +137,31 @@ mod tests {
 
     /// A master was frozen for longer than its session. Its successor had the logs of the cluster split. The end of that was
     /// told to the frozen one, which took it when it was thawed, and the successor waited for ever.
+    /// HBase's `Admin.updateConfiguration` asks every master, and ends with the first error.
+    #[tokio::test]
+    async fn a_standby_takes_requests_to_read_its_settings_again() {
+        let late = LateServices::default();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
+        let server = bound.unwrap().serve(late.services(), "id");
+        let ask = async |service: &str, method: &str| {
+            let options = ConnectOptions::new(service);
+            let connection = Connection::connect(server.local_addr().to_string(), &options).await.unwrap();
+            let request = pb::UpdateConfigurationRequest::default();
+            let answer =
+                connection.call_with_cells(method, &request, None, Some(Duration::from_secs(10))).await;
+            answer.map(drop).map_err(|error: ClientError| error.class().to_string())
+        };
+        let refused = Err("ServerNotRunningYetException".to_string());
+        assert_eq!(ask("AdminService", "UpdateConfiguration").await, Ok(()));
+        assert_eq!(ask("AdminService", "CompactRegion").await, refused);
+        assert_eq!(
+            ask("MasterService", "UpdateConfiguration").await,
+            refused,
+            "that service has no such method"
+        );
+    }
+
     #[tokio::test]
     async fn a_master_without_a_lease_takes_no_reports() {
         let clock = Arc::new(ManualClock::at(0));
