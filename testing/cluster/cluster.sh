@@ -89,7 +89,7 @@ up() {
     return 1
   fi
   local data="$DIR/data"
-  [ -z "$MEMORY" ] || data="/dev/shm/$(basename "$DIR")-$(id -u)"
+  [ -z "$MEMORY" ] || data="/dev/shm/$(basename "$DIR")-$(cksum <<< "$DIR" | cut -d " " -f 1)" # each cluster its own
   rm -rf "$DIR" "$data"
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"

@@ -1,9 +1,9 @@
 # A cluster of Halcyon for one test class: masters and region servers, with a root directory and a znode of their own. Source it after
 # ../compat/server.sh and java.sh.
-# servers_start DIR MASTERS SERVERS   starts them with the properties of DIR/properties.xml, and prints the addresses and the masters' names
+# servers_start DIR MASTERS SERVERS   starts them with the properties of DIR/properties.xml, and prints the addresses and their names
 # servers_stop               SIGTERM, region servers first; servers_kill is SIGKILL
 # server_order ORDER [PORT]  what a test does to one server: start; start-master on this port (0: any); kill, stop (SIGTERM) or state of the one with this port.
-#                            Prints "port PORT" of a new region server, "master-name NAME" of a new master; "ready" for the state of one
+#                            Prints "server-name NAME" of a new region server, "master-name NAME" of a new master; "ready" for the state of one
 #                            that serves, "running" of a standby master, or "ended"; and "done"
 # CLUSTER_DIR                a cluster of ../cluster/cluster.sh with ZooKeeper and HDFS
 SERVER_PIDS=()
@@ -46,6 +46,7 @@ servers_start() {
   echo "root $root"
   echo "znode $name"
   sed -nE 's/^master ([^ ]*,.*)/master-name \1/p' "$dir"/master*.log
+  sed -nE 's/^regionserver ([^ ]*,.*)/server-name \1/p' "$dir"/regionserver*.log
 }
 
 server_await() { # server_await NUMBER: it is ready, or stands for election; notes its port
@@ -65,7 +66,7 @@ server_order() {
     start)
       server_begin regionserver "$SERVERS_DIR" --port 0
       server_await $((${#SERVER_PIDS[@]} - 1))
-      sed -nE 's/^regionserver [^,]*,([0-9]*),.*/port \1/p' "$SERVER_LOG" ;;
+      sed -nE 's/^regionserver ([^ ]*,.*)/server-name \1/p' "$SERVER_LOG" ;;
     start-master)
       server_begin master "$SERVERS_DIR" --port "$2"
       server_await $((${#SERVER_PIDS[@]} - 1))

@@ -85,7 +85,7 @@ pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
 pub use quotas::{QuotaNumbers, SpaceUse};
-pub use service::{HbckService, LockService, MasterService, MobAdminService};
+pub use service::{HbckService, LockService, MasterAdminService, MasterService};
 pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};
 pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::{MobAdminService, MobChoreSettings};
+use halcyon_master::{MasterAdminService, MobChoreSettings};
 use halcyon_proto::pb;
 use halcyon_schema::{MobFileName, MobFileRefs, RegionInfo, layout};
 
@@ -151,17 +151,24 @@ fn a_snapshot_that_lacks_a_mob_file_is_refused() {
     c.check();
 }
 
-/// `update_all_config` of the shell asks masters, too; an error there would hide that region servers have done it.
+/// `update_all_config` of the shell asks masters, too; an error there would hide that region servers have done it. HBase's masters also
+/// say which regions they have.
 #[test]
-fn a_master_can_be_asked_to_read_its_configuration_again() {
+fn a_master_answers_what_clients_ask_of_every_server() {
     let c = start(&SimFileSystem::new(), 1);
-    let admin = MobAdminService::new(c.master.clone()).unwrap();
+    let admin = MasterAdminService::new(c.master.clone()).unwrap();
     answer::<pb::UpdateConfigurationResponse>(
         &admin,
         "UpdateConfiguration",
         &pb::UpdateConfigurationRequest {},
     )
     .unwrap();
+    let none =
+        answer::<pb::GetOnlineRegionResponse>(&admin, "GetOnlineRegion", &pb::GetOnlineRegionRequest {});
+    assert!(none.unwrap().region_info.is_empty(), "a master has no regions");
+    let info =
+        answer::<pb::GetServerInfoResponse>(&admin, "GetServerInfo", &pb::GetServerInfoRequest {}).unwrap();
+    assert_eq!(info.server_info.server_name, settings().server_name.to_pb());
     let other = answer::<pb::StopServerResponse>(
         &admin,
         "StopServer",

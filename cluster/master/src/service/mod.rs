@@ -6,11 +6,11 @@
 mod cluster;
 mod groups;
 pub(crate) use cluster::regions_in_transition_count;
+mod admin;
 mod hbck;
 mod legacy;
 mod locks;
 mod methods;
-mod mob;
 mod namespaces;
 mod peers;
 mod procedures;
@@ -33,9 +33,9 @@ use crate::switches::Switch;
 use crate::{Master, backup, errors};
 use work::Workers;
 
+pub use admin::MasterAdminService;
 pub use hbck::HbckService;
 pub use locks::LockService;
-pub use mob::MobAdminService;
 
 type Answer<T> = Result<T, RpcError>;
 /// A procedure and the nonce (group and number) it was asked for with.

@@ -23,7 +23,7 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, MobAdminService,
+    CoprocessorCheck, HbckService, LockService, Master, MasterAdminService, MasterService, MasterSettings,
     MobChoreSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
@@ -371,7 +371,7 @@ impl Active {
         let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("HbckService", Arc::new(hbck));
         self.late.set("LockService", Arc::new(LockService::new(Arc::clone(&master))));
-        let mob = MobAdminService::new(Arc::clone(&master)).map_err(failed)?;
+        let mob = MasterAdminService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("AdminService", Arc::new(mob));
         Ok(Running { files, servers, master })
     }

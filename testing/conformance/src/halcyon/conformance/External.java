@@ -397,14 +397,33 @@ public final class External {
         }
         case "getCompactSplitThread" -> {
           return Mockito.mock(CompactSplit.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-            if (!j.getMethod().getName().equals("switchCompaction")) {
-              internals("CompactSplit." + j.getMethod().getName());
+            switch (j.getMethod().getName()) {
+              case "switchCompaction" -> {
+                u.getAdmin().compactionSwitch(j.getArgument(0), List.of(sn.getServerName()));
+                return null;
+              }
+              case "isCompactionsEnabled" -> {
+                boolean before = u.getAdmin().compactionSwitch(true, List.of(sn.getServerName())).get(sn);
+                if (!before) {
+                  u.getAdmin().compactionSwitch(false, List.of(sn.getServerName()));
+                }
+                return before;
+              }
+              default -> {
+                throw new AssumptionViolatedException("JVM internals: CompactSplit." + j.getMethod().getName());
+              }
             }
-            return u.getAdmin().compactionSwitch(j.getArgument(0), List.of(sn.getServerName())).get(sn);
           }));
         }
         case "getRegionServerRpcQuotaManager" -> {
           return rpcQuotas(u);
+        }
+        case "getOnlineRegionsLocalContext" -> {
+          List<HRegion> regions = new ArrayList<>();
+          for (RegionInfo r : regionsAt(u, sn)) {
+            regions.add(Regions.region(u, r));
+          }
+          return regions;
         }
         case "getNumberOfOnlineRegions" -> {
           return regionsAt(u, sn).size();

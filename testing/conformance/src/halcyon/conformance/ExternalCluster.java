@@ -244,6 +244,15 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   private java.util.List<ServerName> servers() {
     try {
+      if (OwnServer.isCluster() && getMasterThread() == null) { // no master tells which there are
+        java.util.List<ServerName> live = new java.util.ArrayList<>();
+        for (ServerName name : OwnServer.regionServers(util)) {
+          if (External.lives(util, name)) {
+            live.add(name);
+          }
+        }
+        return live;
+      }
       return new java.util.ArrayList<>(admin().getRegionServers());
     } catch (IOException e) {
       throw new java.io.UncheckedIOException(e);
@@ -267,12 +276,6 @@ public class ExternalCluster extends MiniHBaseCluster {
   @Override
   public java.util.List<RegionServerThread> getRegionServerThreads() {
     java.util.List<RegionServerThread> out = new java.util.ArrayList<>();
-    if (OwnServer.isCluster() && getMasterThread() == null) { // nobody tells which there are
-      synchronized (this) {
-        out.addAll(THREADS.computeIfAbsent(util, key -> new HashMap<>()).values());
-      }
-      return out;
-    }
     for (ServerName name : servers()) {
       out.add(thread(name));
     }
@@ -297,12 +300,10 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public RegionServerThread startRegionServer() throws IOException {
-    int port = Integer.parseInt(OwnServer.order(util, "MiniHBaseCluster.startRegionServer", "start", 0).replace("port ", ""));
+    ServerName name = OwnServer.startRegionServer(util);
     for (int i = 0; i < 300; i++) {
-      for (ServerName name : servers()) {
-        if (name.getPort() == port) {
-          return thread(name);
-        }
+      if (servers().contains(name)) {
+        return thread(name);
       }
       External.pause();
     }

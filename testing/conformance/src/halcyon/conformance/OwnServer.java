@@ -53,6 +53,9 @@ final class OwnServer {
   private BufferedReader answers;
   private String zooKeeper = "";
   private String master = "";
+  /** In a cluster; with all region servers that have been started since. */
+  private final List<ServerName> masterNames = new ArrayList<>();
+  private final List<ServerName> serverNames = new ArrayList<>();
   private int masters = 1;
   private int regionServers = 1;
 
@@ -84,9 +87,9 @@ final class OwnServer {
       server.masters = option.getNumMasters();
       server.regionServers = Math.max(option.getNumRegionServers(), 1);
     }
-    List<ServerName> masters = server.begin(u.getConfiguration());
+    server.begin(u.getConfiguration());
     if (isCluster()) {
-      Masters.started(u, masters);
+      Masters.started(u, server.masterNames);
     }
   }
 
@@ -108,15 +111,15 @@ final class OwnServer {
     SERVERS.values().forEach(server -> server.end(true));
   }
 
-  /** The masters' names, if the script tells them. */
-  private List<ServerName> begin(Configuration conf) throws IOException {
+  private void begin(Configuration conf) throws IOException {
     dir.mkdirs();
     Files.write(dir.toPath().resolve("properties.xml"), properties(conf).getBytes(StandardCharsets.UTF_8));
     File errors = new File(dir, "start.log");
     process = new ProcessBuilder(COMMAND, dir.getPath(), String.valueOf(masters), String.valueOf(regionServers)).redirectError(errors).start();
     String root = Path.of(dir.getPath(), "data").toUri().toString().replaceAll("/$", "");
     String znode = "/hbase";
-    List<ServerName> names = new ArrayList<>();
+    masterNames.clear();
+    serverNames.clear();
     answers = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
     while (true) {
       String line = answers.readLine();
@@ -127,7 +130,8 @@ final class OwnServer {
       switch (words[0]) {
         case "zookeeper" -> zooKeeper = words[1];
         case "master" -> master = words[1];
-        case "master-name" -> names.add(ServerName.valueOf(words[1]));
+        case "master-name" -> masterNames.add(ServerName.valueOf(words[1]));
+        case "server-name" -> serverNames.add(ServerName.valueOf(words[1]));
         case "root" -> root = words[1];
         case "znode" -> znode = words[1];
         default -> {
@@ -146,7 +150,6 @@ final class OwnServer {
     if (root.startsWith("hdfs:")) {
       conf.set("fs.defaultFS", URI.create(root).resolve("/").toString()); // tests look for files there
     }
-    return names;
   }
 
   /** The end of what the server printed, without notices of properties that it does not read. */
@@ -180,6 +183,18 @@ final class OwnServer {
       }
       answer = line;
     }
+  }
+
+  static synchronized ServerName startRegionServer(HBaseZKTestingUtility u) throws IOException {
+    String answer = order(u, "MiniHBaseCluster.startRegionServer", "start", 0);
+    ServerName name = ServerName.valueOf(answer.replace("server-name ", ""));
+    SERVERS.get(u).serverNames.add(name);
+    return name;
+  }
+
+  /** All region servers of a test's cluster, also those that have ended. */
+  static synchronized List<ServerName> regionServers(HBaseZKTestingUtility u) {
+    return new ArrayList<>(SERVERS.get(u).serverNames);
   }
 
   private void end(boolean kill) {

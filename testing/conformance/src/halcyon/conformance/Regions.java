@@ -263,6 +263,9 @@ final class Regions {
         case "getRegionsOfTable" -> {
           return u.getAdmin().getRegions((TableName) i.getArgument(0));
         }
+        case "getRegionsInTransitionCount" -> {
+          return u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION)).getRegionStatesInTransition().size();
+        }
         case "hasRegionsInTransition" -> {
           return !u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION)).getRegionStatesInTransition().isEmpty();
         }
@@ -272,13 +275,17 @@ final class Regions {
       }
     }));
     return Mockito.mock(AssignmentManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      if (i.getMethod().getName().equals("getRegionStates")) {
-        return states;
+      switch (i.getMethod().getName()) {
+        case "getRegionStates" -> {
+          return states;
+        }
+        case "getConfiguration" -> {
+          return u.getConfiguration();
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
+        }
       }
-      if (i.getMethod().getName().equals("getConfiguration")) {
-        return u.getConfiguration();
-      }
-      throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
     }));
   }
 

@@ -1,6 +1,6 @@
 //! The methods of `AdminService` that clients ask of the master of a cluster: `CompactType.MOB` of `compact`,
-//! `majorCompact` and `getCompactionState` (HBase: `MasterRpcServices.compactRegion`, `getRegionInfo`), and `updateConfiguration`. In a
-//! process with its region server that one answers.
+//! `majorCompact` and `getCompactionState` (HBase: `MasterRpcServices.compactRegion`, `getRegionInfo`), `updateConfiguration`, and who it
+//! is and which regions it has, which are none. In a process with its region server that one answers.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::state::MasterState;
 use crate::{Master, errors};
 
 /// See the head of the file. Shared by all connections.
-pub struct MobAdminService {
+pub struct MasterAdminService {
     master: Arc<Master>,
     workers: Workers,
 }
 
-impl MobAdminService {
+impl MasterAdminService {
     /// Starts a thread for calls, which ask region servers.
-    pub fn new(master: Arc<Master>) -> halcyon_cell::Result<MobAdminService> {
-        Ok(MobAdminService { master, workers: Workers::start("master-mob-call", 1)? })
+    pub fn new(master: Arc<Master>) -> halcyon_cell::Result<MasterAdminService> {
+        Ok(MasterAdminService { master, workers: Workers::start("master-mob-call", 1)? })
     }
 
     fn dispatch(&self, call: &Call) -> Answer<Outcome> {
@@ -53,24 +53,35 @@ impl MobAdminService {
                     }))
                 })
             }
+            "GetOnlineRegion" => Ok(done(&pb::GetOnlineRegionResponse::default())),
+            "GetServerInfo" => {
+                let settings = &core.settings;
+                let webui_port = u32::try_from(settings.info_port).ok();
+                let server_info = pb::ServerInfo { server_name: settings.server_name.to_pb(), webui_port };
+                Ok(done(&pb::GetServerInfoResponse { server_info }))
+            }
             // All settings of a master need its restart. The call is no error: `update_all_config` makes it to each server in turn.
             "UpdateConfiguration" => {
                 audit_change(call);
                 info!(
                     "settings of a master are read when it starts; the request to read them again changes nothing"
                 );
-                Ok(Outcome::Ready(Ok(Reply::message(&pb::UpdateConfigurationResponse::default()))))
+                Ok(done(&pb::UpdateConfigurationResponse::default()))
             }
             other => Err(RpcError::unknown_method(other)),
         }
     }
 }
 
-impl Service for MobAdminService {
+impl Service for MasterAdminService {
     fn call(&self, call: Call) -> Outcome {
         let outcome = self.master.core.check_running().and_then(|()| self.dispatch(&call));
         outcome.unwrap_or_else(|error| Outcome::Ready(Err(error)))
     }
+}
+
+fn done(response: &impl prost::Message) -> Outcome {
+    Outcome::Ready(Ok(Reply::message(response)))
 }
 
 /// The table whose mob region this is.
