@@ -113,9 +113,10 @@ process_signal() { # process_signal DIRECTORY SIGNAL
 
 # process_server DIRECTORY: the process that serves. A server of Halcyon is the child of its keeper.
 process_server() {
-  local pid child
+  local pid child=""
   pid="$(cat "$1/pid")"
-  read -r child _ < "/proc/$pid/task/$pid/children" || true # the line has no end
+  # The line has no end. A keeper that has ended has no such file.
+  { read -r child _ < "/proc/$pid/task/$pid/children"; } 2> /dev/null || true
   process_is "$child" --kept-by && echo "$child" || echo "$pid"
 }
 
