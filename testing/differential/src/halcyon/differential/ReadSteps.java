@@ -145,8 +145,10 @@ final class ReadSteps {
           if (!result.isCursor()) answer.note(withoutHint(scan, result));
           results++;
         }
-      } finally {
-        if (!isWritten) change(side, shape, putSeed);
+      } catch (IOException | RuntimeException e) {
+        if (isWritten) throw e;
+        answer.error(e);
+        change(side, shape, putSeed); // both sides are to have it
       }
     });
   }
