@@ -16,6 +16,7 @@ import org.apache.hadoop.hbase.ClusterMetrics.Option;
 import org.apache.hadoop.hbase.Coprocessor;
 import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
+import org.apache.hadoop.hbase.LocalHBaseCluster;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
 import org.apache.hadoop.hbase.ServerName;
@@ -36,6 +37,8 @@ import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
+import org.apache.hadoop.hbase.util.JVMClusterUtil.MasterThread;
+import org.apache.hadoop.hbase.util.JVMClusterUtil.RegionServerThread;
 import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.junit.AssumptionViolatedException;
@@ -318,8 +321,23 @@ public final class External {
         throw new AssumptionViolatedException("JVM internals: MiniHBaseCluster." + i.getMethod().getName());
       }));
       mini.util = (HBaseTestingUtility) u;
+      mini.hbaseCluster = threads(mini);
       return mini;
     });
+  }
+
+  /** The field of a mini cluster that tests use to wait for threads. */
+  private static LocalHBaseCluster threads(ExternalCluster mini) {
+    return Mockito.mock(LocalHBaseCluster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      if (i.getMethod().getName().equals("waitOnMaster") && i.getArgument(0) instanceof MasterThread thread) {
+        return mini.waitOnMaster(mini.getMasterThreads().indexOf(thread));
+      }
+      if (i.getMethod().getName().equals("waitOnRegionServer") && i.getArgument(0) instanceof RegionServerThread thread) {
+        mini.waitForRegionServerToStop(thread.getRegionServer().getServerName(), 60_000);
+        return thread.getName();
+      }
+      throw new AssumptionViolatedException("JVM internals: LocalHBaseCluster." + i.getMethod().getName());
+    }));
   }
 
   /** The server of a table's first region. */
@@ -417,6 +435,9 @@ public final class External {
         }
         case "getRegionServerRpcQuotaManager" -> {
           return rpcQuotas(u);
+        }
+        case "waitForServerOnline" -> {
+          return null; // the thread of a server begins when the master knows it
         }
         case "getOnlineRegionsLocalContext" -> {
           List<HRegion> regions = new ArrayList<>();

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
 import java.util.EnumSet;
+import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,12 +19,14 @@ import org.apache.hadoop.hbase.TableDescriptors;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.BalanceRequest;
 import org.apache.hadoop.hbase.client.TableState;
+import org.apache.hadoop.hbase.master.DeadServer;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterCoprocessorHost;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
 import org.apache.hadoop.hbase.master.ServerManager;
 import org.apache.hadoop.hbase.master.TableStateManager;
 import org.apache.hadoop.hbase.master.janitor.CatalogJanitor;
+import org.apache.hadoop.hbase.procedure2.Procedure;
 import org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
 import org.apache.hadoop.hbase.util.JVMClusterUtil.MasterThread;
@@ -204,6 +207,9 @@ final class Masters {
             return util.getAdmin().getDescriptor(j.getArgument(0));
           }));
         }
+        case "getNumberOfOnlineRegions" -> {
+          return 0;
+        }
         case "getMasterRpcServices" -> {
           return Stubs.master(util);
         }
@@ -232,6 +238,17 @@ final class Masters {
               }
               case "getOnlineServersList" -> {
                 return new ArrayList<>(live.keySet());
+              }
+              case "getDeadServers" -> {
+                return deadServers(util);
+              }
+              case "areDeadServersInProgress" -> {
+                for (Procedure<?> procedure : Regions.procedures(util)) {
+                  if (!procedure.isFinished() && procedure.toString().contains("ServerCrash")) {
+                    return true;
+                  }
+                }
+                return false;
               }
               case "isServerOnline" -> {
                 return live.containsKey(j.getArgument(0));
@@ -314,6 +331,29 @@ final class Masters {
         }
         default -> {
           throw new AssumptionViolatedException("JVM internals: HMaster." + i.getMethod().getName());
+        }
+      }
+    }));
+  }
+
+  private static DeadServer deadServers(HBaseTestingUtility u) throws IOException {
+    List<ServerName> dead = u.getAdmin().getClusterMetrics(EnumSet.of(Option.DEAD_SERVERS)).getDeadServerNames();
+    return Mockito.mock(DeadServer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "isDeadServer" -> {
+          return dead.contains(i.getArgument(0));
+        }
+        case "isEmpty" -> {
+          return dead.isEmpty();
+        }
+        case "size" -> {
+          return dead.size();
+        }
+        case "copyServerNames" -> {
+          return new HashSet<>(dead);
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: DeadServer." + i.getMethod().getName());
         }
       }
     }));
