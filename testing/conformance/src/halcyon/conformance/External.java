@@ -31,7 +31,6 @@ import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.net.Address;
 import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
-import org.apache.hadoop.hbase.regionserver.CompactSplit;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
@@ -413,38 +412,11 @@ public final class External {
           }
           return u.getZooKeeperWatcher();
         }
-        case "getCompactSplitThread" -> {
-          return Mockito.mock(CompactSplit.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-            switch (j.getMethod().getName()) {
-              case "switchCompaction" -> {
-                u.getAdmin().compactionSwitch(j.getArgument(0), List.of(sn.getServerName()));
-                return null;
-              }
-              case "isCompactionsEnabled" -> {
-                boolean before = u.getAdmin().compactionSwitch(true, List.of(sn.getServerName())).get(sn);
-                if (!before) {
-                  u.getAdmin().compactionSwitch(false, List.of(sn.getServerName()));
-                }
-                return before;
-              }
-              default -> {
-                throw new AssumptionViolatedException("JVM internals: CompactSplit." + j.getMethod().getName());
-              }
-            }
-          }));
-        }
         case "getRegionServerRpcQuotaManager" -> {
           return rpcQuotas(u);
         }
         case "waitForServerOnline" -> {
           return null; // the thread of a server begins when the master knows it
-        }
-        case "getOnlineRegionsLocalContext" -> {
-          List<HRegion> regions = new ArrayList<>();
-          for (RegionInfo r : regionsAt(u, sn)) {
-            regions.add(Regions.region(u, r));
-          }
-          return regions;
         }
         case "getNumberOfOnlineRegions" -> {
           return regionsAt(u, sn).size();

@@ -15,7 +15,6 @@ import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.ServerMetrics;
 import org.apache.hadoop.hbase.ServerName;
-import org.apache.hadoop.hbase.TableDescriptors;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.BalanceRequest;
 import org.apache.hadoop.hbase.client.TableState;
@@ -198,14 +197,6 @@ final class Masters {
         }
         case "getClusterId" -> {
           return util.getAdmin().getClusterMetrics(EnumSet.of(Option.CLUSTER_ID)).getClusterId();
-        }
-        case "getTableDescriptors" -> {
-          return Mockito.mock(TableDescriptors.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
-            if (!j.getMethod().getName().equals("get")) {
-              External.internals("TableDescriptors." + j.getMethod().getName());
-            }
-            return util.getAdmin().getDescriptor(j.getArgument(0));
-          }));
         }
         case "getNumberOfOnlineRegions" -> {
           return 0;
