@@ -30,5 +30,8 @@ impl pb::Action {
     }
 }
 
+/// The types of all messages: an encoded `google.protobuf.FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 /// Bytes that start every protobuf in a file or znode of HBase (`ProtobufMagic`).
 pub const PB_MAGIC: &[u8; 4] = b"PBUF";

@@ -14,8 +14,6 @@ use prost::Message;
 
 use crate::ClusterView;
 
-/// Region servers that one answer names (HBase: `hbase.client.bootstrap.node.limit`).
-const BOOTSTRAP_NODES_MAX: usize = 10;
 /// HBase's `NO_SEQNUM`: ZooKeeper does not hold it.
 const NO_SEQ_NUM: i64 = -1;
 
@@ -70,15 +68,19 @@ impl ConnectionRegistry for MemberRegistry {
 }
 
 /// The service. Answers from memory.
-pub struct ClientMetaService<R: ?Sized>(Arc<R>);
+pub struct ClientMetaService<R: ?Sized> {
+    registry: Arc<R>,
+    /// Region servers that one answer names (HBase: `hbase.client.bootstrap.node.limit`).
+    bootstrap_nodes_max: usize,
+}
 
 impl<R: ConnectionRegistry + ?Sized> ClientMetaService<R> {
-    pub fn new(registry: Arc<R>) -> ClientMetaService<R> {
-        ClientMetaService(registry)
+    pub fn new(registry: Arc<R>, bootstrap_nodes_max: usize) -> ClientMetaService<R> {
+        ClientMetaService { registry, bootstrap_nodes_max }
     }
 
     fn answer(&self, method: &str) -> Option<Bytes> {
-        let registry = &self.0;
+        let registry = &self.registry;
         Some(match method {
             "GetClusterId" => encode(&pb::GetClusterIdResponse { cluster_id: Some(registry.cluster_id()) }),
             "GetActiveMaster" => {
@@ -91,8 +93,8 @@ impl<R: ConnectionRegistry + ?Sized> ClientMetaService<R> {
                 encode(&pb::GetMetaRegionLocationsResponse { meta_locations })
             }
             "GetBootstrapNodes" => {
-                let nodes =
-                    some_of(registry.region_servers(), u64::from_ne_bytes(halcyon_env::random_bytes()));
+                let random = u64::from_ne_bytes(halcyon_env::random_bytes());
+                let nodes = some_of(registry.region_servers(), random, self.bootstrap_nodes_max);
                 let server_name = nodes.iter().map(ServerName::to_pb).collect();
                 encode(&pb::GetBootstrapNodesResponse { server_name })
             }
@@ -123,12 +125,12 @@ fn meta_location((location, seq_num): (MetaLocation, i64)) -> pb::RegionLocation
 }
 
 /// Some of the servers, from any one on, so that clients spread.
-fn some_of(mut servers: Vec<ServerName>, random: u64) -> Vec<ServerName> {
+fn some_of(mut servers: Vec<ServerName>, random: u64, max: usize) -> Vec<ServerName> {
     if !servers.is_empty() {
         let first = random % servers.len() as u64;
         servers.rotate_left(first as usize);
     }
-    servers.truncate(BOOTSTRAP_NODES_MAX);
+    servers.truncate(max);
     servers
 }
 
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn a_member_answers_what_its_view_shows() {
         let (publisher, view) = ClusterPublisher::new();
-        let service = ClientMetaService::new(Arc::new(MemberRegistry::new("id".to_string(), view)));
+        let service = ClientMetaService::new(Arc::new(MemberRegistry::new("id".to_string(), view)), 10);
         let id: pb::GetClusterIdResponse = ask(&service, "GetClusterId");
         assert_eq!(id.cluster_id.as_deref(), Some("id"));
         let master: pb::GetActiveMasterResponse = ask(&service, "GetActiveMaster");
@@ -178,8 +180,8 @@ mod tests {
     #[test]
     fn clients_are_told_some_of_many_servers() {
         let servers: Vec<_> = (1..=25).map(|port| ServerName::new("h", port, 1)).collect();
-        assert_eq!(some_of(servers.clone(), 20)[..5], servers[20..]);
-        assert_eq!(some_of(servers, 20).len(), BOOTSTRAP_NODES_MAX);
-        assert_eq!(some_of(Vec::new(), 3), []);
+        assert_eq!(some_of(servers.clone(), 20, 10)[..5], servers[20..]);
+        assert_eq!(some_of(servers, 20, 7).len(), 7);
+        assert_eq!(some_of(Vec::new(), 3, 10), []);
     }
 }

@@ -43,6 +43,21 @@ struct Seen {
     list: Arc<Vec<RegionInTransition>>,
     /// When a region was first seen on its way, by its encoded name.
     since_ms: HashMap<String, i64>,
+    /// The same, as clients were told last.
+    told_ms: HashMap<String, i64>,
+}
+
+impl Transitions {
+    /// When each of the regions, by its encoded name, was first seen on its way: now, if neither the last call nor the last list
+    /// had it.
+    pub(crate) fn since_ms(&self, names: &[&str], now_ms: i64) -> Vec<i64> {
+        let mut seen = self.0.lock();
+        let before = std::mem::take(&mut seen.told_ms);
+        let since = |name: &&str| seen.since_ms.get(*name).or(before.get(*name)).copied().unwrap_or(now_ms);
+        let all: Vec<i64> = names.iter().map(since).collect();
+        seen.told_ms = names.iter().map(|name| name.to_string()).zip(all.iter().copied()).collect();
+        all
+    }
 }
 
 /// Why a region is listed.
@@ -113,18 +128,38 @@ struct Found {
     state: &'static str,
 }
 
+/// The servers that can have regions, at one moment.
+pub(crate) struct Living {
+    /// Of several processes.
+    online: Option<BTreeSet<ServerName>>,
+}
+
+impl Living {
+    pub(crate) fn of(core: &MasterState) -> Living {
+        let servers = &core.cluster.servers;
+        Living { online: (!servers.is_one_process()).then(|| servers.online().into_iter().collect()) }
+    }
+
+    pub(crate) fn has(&self, server: &ServerName) -> bool {
+        self.online.as_ref().is_none_or(|online| online.contains(server))
+    }
+
+    /// Whether the server of the region is dead.
+    pub(crate) fn lost(&self, region: &RegionEntry) -> bool {
+        region.server.as_ref().is_some_and(|server| !self.has(server))
+    }
+}
+
 fn found(core: &MasterState) -> Vec<Found> {
-    let servers = &core.cluster.servers;
-    let one_process = servers.is_one_process();
-    let online: BTreeSet<ServerName> = servers.online().into_iter().collect();
-    let recovering: BTreeSet<ServerName> = servers.recovering().into_iter().collect();
+    let living = Living::of(core);
+    let recovering: BTreeSet<ServerName> = core.cluster.servers.recovering().into_iter().collect();
     let why = |entry: &TableEntry, region: &RegionInfo, known: &RegionEntry| {
         use RegionState::{Closed, FailedOpen, Open};
         if region.is_split() || region.is_offline() {
             return None;
         }
         let is_wanted = matches!(entry.state, TableState::Enabled | TableState::Enabling);
-        let is_dead = !one_process && known.server.as_ref().is_some_and(|server| !online.contains(server));
+        let is_dead = living.lost(known);
         match known.state {
             _ if is_dead && is_wanted && known.server.as_ref().is_some_and(|it| recovering.contains(it)) => {
                 Some(Why::Recovering)
@@ -139,8 +174,7 @@ fn found(core: &MasterState) -> Vec<Found> {
     };
     let mut all = Vec::new();
     let meta = core.meta_place.read().clone();
-    let is_at_work = meta.is_open() && online.contains(&meta.server);
-    if !(one_process || is_at_work) {
+    if !(living.online.is_none() || meta.is_open() && living.has(&meta.server)) {
         let is_recovering = recovering.contains(&meta.server);
         let why = if is_recovering { Why::Recovering } else { Why::Nowhere };
         let state = match meta.state {

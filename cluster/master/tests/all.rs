@@ -8,6 +8,7 @@ mod hbck;
 mod locks;
 mod mob;
 mod normalizer;
+mod parameters;
 mod peers;
 mod quotas;
 mod restore;

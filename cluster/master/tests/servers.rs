@@ -7,6 +7,7 @@ mod barriers;
 mod groups;
 mod in_place;
 mod states;
+mod transitions;
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};

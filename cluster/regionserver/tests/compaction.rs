@@ -65,8 +65,17 @@ fn the_switch_ends_a_compaction_and_lets_it_begin_again() {
     let lab = slow();
     compact(&lab);
     eventually("it runs", || load(&lab).compaction_state() == CompactionState::Major);
+    eventually("it has begun", || !lab.server.server_load().tasks.is_empty());
+    let tasks = lab.server.server_load().tasks;
+    let [task] = &tasks[..] else { panic!("one task: {tasks:?}") };
+    assert_eq!(task.description, format!("Compacting {}", lab.info));
+    assert!(
+        task.status.ends_with(" cells") && task.state == pb::server_task::State::Running as i32,
+        "{task:?}"
+    );
     assert!(switch(&lab, false));
     eventually("it has ended", || load(&lab).compaction_state() == CompactionState::None);
+    eventually("it is not shown any more", || lab.server.server_load().tasks.is_empty());
     assert_eq!(load(&lab).storefiles(), 2);
     assert!(lab.row("r07")[0].starts_with("1x"));
     let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();

@@ -406,7 +406,8 @@ impl Started {
         services.insert("ClientService", Arc::new(ClientService::new(Arc::clone(&self.region_server))));
         services.insert("AdminService", Arc::new(admin));
         let registry = MemberRegistry::new(self.cluster_id.clone(), view.clone());
-        services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::new(registry))));
+        let registry = ClientMetaService::new(Arc::new(registry), settings.bootstrap_nodes_max);
+        services.insert("ClientMetaService", Arc::new(registry));
         let tracer = shown.traces.as_ref().map(|traces| traces.tracer());
         let bound = bound.sharing(Arc::clone(&queues)).traced_by(tracer);
         let server = bound.on_event_loops(Arc::clone(&event_loops)).serve(services, self.cluster_id.clone());

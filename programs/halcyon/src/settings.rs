@@ -9,7 +9,9 @@ use halcyon_env::CryptoSettings;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Alias, Codec, Flag, Millis, Number, OrNever, Section, Setting, Text, settings};
+use halcyon_settings::{
+    Alias, Codec, Flag, Millis, Number, OrNever, Positive, Section, Setting, Text, settings,
+};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
@@ -63,6 +65,8 @@ pub struct StandaloneSettings {
     pub regionserver_info_bind: Option<IpAddr>,
     /// Base path of what clients find in ZooKeeper (`zookeeper.znode.parent`).
     pub znode_parent: String,
+    /// Region servers that clients are told of at once by the RPC registry (`hbase.client.bootstrap.node.limit`).
+    pub bootstrap_nodes_max: usize,
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
     pub rpc: RpcSettings,
     pub cleaner: CleanerSettings,
@@ -110,6 +114,7 @@ impl Default for StandaloneSettings {
             master_info_bind: None,
             regionserver_info_bind: None,
             znode_parent: "/hbase".to_string(),
+            bootstrap_nodes_max: 10,
             rpc: RpcSettings::default(),
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
@@ -384,6 +389,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "Address of the region server's page, likewise.";
             Restart, "zookeeper.znode.parent", "path", Text, znode_parent,
                 "Base path of what clients find in ZooKeeper.";
+            Restart, "hbase.client.bootstrap.node.limit", "servers", Positive, bootstrap_nodes_max,
+                "Region servers that clients are told of at once, if they find the cluster by its masters or region servers.";
         ),
     },
     Section {

@@ -424,14 +424,15 @@ impl Roles {
     }
 
     /// All services; every port serves all of them, as clients ask each address for what they want.
-    fn services(&self) -> Result<Services, String> {
+    fn services(&self, settings: &StandaloneSettings) -> Result<Services, String> {
         let master_service = MasterService::new(Arc::clone(&self.master));
         let master_service = master_service.map_err(|error| error.to_string())?;
         let mut services = Services::new();
         services.insert("ClientService", Arc::new(ClientService::new(Arc::clone(&self.region_server))));
         services.insert("AdminService", Arc::new(AdminService::new(Arc::clone(&self.region_server))));
         services.insert("MasterService", Arc::new(master_service));
-        services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::clone(&self.master))));
+        let registry = ClientMetaService::new(Arc::clone(&self.master), settings.bootstrap_nodes_max);
+        services.insert("ClientMetaService", Arc::new(registry));
         services.insert("LockService", Arc::new(LockService::new(Arc::clone(&self.master))));
         let hbck_service = HbckService::new(Arc::clone(&self.master)).map_err(|error| error.to_string())?;
         services.insert("HbckService", Arc::new(hbck_service));
@@ -480,7 +481,7 @@ impl Bound {
         stop_asked: &Arc<Notify>,
     ) -> Result<Ports, String> {
         let cluster_id = roles.master.cluster_id().to_string();
-        let services = roles.services()?;
+        let services = roles.services(settings)?;
         let event_loops = event_loops(env, &roles.region_server)?;
         // Both ports take calls into the same memory.
         let queues = Queues::new(settings.rpc.queues);

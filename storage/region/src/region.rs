@@ -305,6 +305,11 @@ impl Region {
         }
     }
 
+    /// Whether memory is being written out, or files of a bulk load are taken in.
+    pub fn is_flushing(&self) -> bool {
+        self.flushing.is_locked()
+    }
+
     /// Whether the memstores are over the flush size.
     pub fn flush_wanted(&self) -> bool {
         self.memstore_size().heap_bytes >= self.flush_size_bytes()

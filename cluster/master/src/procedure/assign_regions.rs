@@ -8,7 +8,7 @@ use prost::Message;
 use tracing::info;
 
 use super::table_regions::{infos, messages};
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::placement::Place;
 use crate::regions;
 use crate::state::{MasterState, RegionState, TableState};
@@ -51,6 +51,18 @@ impl Procedure for AssignRegions {
 
     fn metric(&self) -> Option<&'static str> {
         Some("Assign")
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let Some(first) = self.regions.first() else { return Vec::new() };
+        let transition = pb::RegionStateTransitionStateData {
+            r#type: pb::RegionTransitionType::Assign as i32,
+            force_new_plan: true,
+            ..Default::default()
+        };
+        let mut all = parameters::of_region(first, &transition);
+        all.extend(self.regions[1..].iter().map(|region| parameters::any(&region.to_pb())));
+        all
     }
 
     fn locks(&self) -> Vec<Lock> {

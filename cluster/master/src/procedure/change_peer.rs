@@ -9,7 +9,7 @@ use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::peers;
 use crate::state::MasterState;
 
@@ -75,6 +75,26 @@ impl Procedure for ChangePeer {
             PeerChange::Disable => "org.apache.hadoop.hbase.master.replication.DisablePeerProcedure",
             PeerChange::Update => "org.apache.hadoop.hbase.master.replication.UpdatePeerConfigProcedure",
         }
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let config = self.config.clone();
+        let mut all = parameters::of(&pb::PeerProcedureStateData { peer_id: self.id.clone() });
+        all.push(match self.change() {
+            PeerChange::Add => parameters::any(&pb::AddPeerStateData {
+                peer_config: config.unwrap_or_default(),
+                enabled: self.is_enabled,
+            }),
+            PeerChange::Update => parameters::any(&pb::UpdatePeerConfigStateData {
+                peer_config: config.unwrap_or_default(),
+                old_peer_config: None,
+                enabled: self.is_enabled,
+            }),
+            PeerChange::Remove => parameters::any(&pb::RemovePeerStateData { peer_config: config }),
+            PeerChange::Enable => parameters::any(&pb::EnablePeerStateData {}),
+            PeerChange::Disable => parameters::any(&pb::DisablePeerStateData {}),
+        });
+        all
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -1,11 +1,12 @@
 //! Takes away what is left of regions that were split or merged, once nothing refers to their files (`janitor.rs`).
 
 use halcyon_cell::Result;
+use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
 
 use super::table_regions::TableRegions;
-use super::{HasSteps, Lock, Procedure, Step, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, step};
 use crate::janitor;
 use crate::state::MasterState;
 
@@ -31,6 +32,13 @@ impl Procedure for CleanRegions {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.assignment.GCRegionProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let Some(first) = self.0.regions.first() else { return Vec::new() };
+        let mut all = parameters::of_region(first, &pb::GcRegionStateData { region_info: first.to_pb() });
+        all.extend(self.0.regions[1..].iter().map(|region| parameters::any(&region.to_pb())));
+        all
     }
 
     fn locks(&self) -> Vec<Lock> {

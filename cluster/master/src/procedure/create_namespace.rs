@@ -6,7 +6,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{NamespaceDescriptor, layout};
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::MasterState;
 use crate::{groups, namespaces, quotas};
 
@@ -30,6 +30,11 @@ impl Procedure for CreateNamespace {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.CreateNamespaceProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let namespace_descriptor = self.namespace.to_pb();
+        parameters::of(&pb::CreateNamespaceStateData { namespace_descriptor })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -8,7 +8,7 @@ use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName}
 use prost::Message;
 
 use super::table_regions::{infos, messages};
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, groups, meta, quotas, regions, trackers};
 
@@ -78,6 +78,12 @@ impl Procedure for CreateTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.CreateTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let (user_info, table_schema) = (parameters::user(owner), self.descriptor.to_pb());
+        let region_info = messages(&self.regions);
+        parameters::of(&pb::CreateTableStateData { user_info, table_schema, region_info })
     }
 
     fn locks(&self) -> Vec<Lock> {

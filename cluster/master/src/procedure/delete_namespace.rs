@@ -2,10 +2,11 @@
 
 use halcyon_cell::Result;
 use halcyon_contract::QuotaSubject;
+use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::layout;
 
-use super::{HasSteps, Lock, Procedure, Step, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, step};
 use crate::archive::remove_dir;
 use crate::errors;
 use crate::namespaces::{self, is_reserved};
@@ -32,6 +33,11 @@ impl Procedure for DeleteNamespace {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.DeleteNamespaceProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let namespace_name = self.name.clone();
+        parameters::of(&pb::DeleteNamespaceStateData { namespace_name, namespace_descriptor: None })
     }
 
     fn locks(&self) -> Vec<Lock> {

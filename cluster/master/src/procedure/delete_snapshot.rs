@@ -1,10 +1,11 @@
 //! Deletes a snapshot, when no clone or restore reads it any more.
 
 use halcyon_cell::Result;
+use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::MasterState;
 use crate::{errors, snapshot};
 
@@ -41,6 +42,11 @@ impl Procedure for DeleteSnapshot {
     /// HBase deletes a snapshot without a procedure; the name is ours, in the form of HBase's.
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.DeleteSnapshotProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let snapshot = pb::SnapshotDescription { name: self.name.clone(), ..Default::default() };
+        parameters::of(&pb::SnapshotProcedureStateData { snapshot })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -2,13 +2,14 @@
 
 use halcyon_cell::Result;
 use halcyon_contract::QuotaSubject;
+use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
 
 use super::create_table::delete_from_meta;
 use super::enable_table::disabled_table;
-use super::table_regions::TableRegions;
-use super::{HasSteps, Lock, Procedure, Step, step};
+use super::table_regions::{TableRegions, messages};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, step};
 use crate::state::MasterState;
 use crate::{archive, groups, quotas};
 
@@ -34,6 +35,15 @@ impl Procedure for DeleteTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.DeleteTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        parameters::of(&pb::DeleteTableStateData {
+            user_info: parameters::user(owner),
+            table_name: self.0.table.to_pb(),
+            region_info: messages(&self.0.regions),
+            snapshot_name: None,
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -7,7 +7,7 @@ use halcyon_schema::TableName;
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{errors, regions};
 
@@ -30,6 +30,11 @@ impl Procedure for DisableTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.DisableTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let (user_info, table_name) = (parameters::user(owner), self.table.to_pb());
+        parameters::of(&pb::DisableTableStateData { user_info, table_name, skip_table_state_check: false })
     }
 
     fn locks(&self) -> Vec<Lock> {

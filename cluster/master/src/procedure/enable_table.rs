@@ -6,7 +6,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::regions;
 use crate::state::{MasterState, TableEntry, TableState};
 
@@ -29,6 +29,11 @@ impl Procedure for EnableTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.EnableTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let (user_info, table_name) = (parameters::user(owner), self.table.to_pb());
+        parameters::of(&pb::EnableTableStateData { user_info, table_name, skip_table_state_check: false })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -9,7 +9,7 @@ use halcyon_schema::{RegionInfo, TableName};
 use tracing::warn;
 
 use super::table_regions::TableRegions;
-use super::{HasSteps, Lock, MergeRegions, Procedure, Step, step};
+use super::{HasSteps, Lock, MergeRegions, Parameters, Procedure, Step, parameters, step};
 use crate::hbck::{self, Problem};
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState};
 use crate::{errors, meta, overlaps, regions};
@@ -81,6 +81,10 @@ impl Procedure for FixRegions {
     /// The name is ours, in the form of HBase's, which repairs without a procedure.
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.FixRegionsProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        parameters::of(&self.0.table.to_pb())
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -8,7 +8,7 @@ use halcyon_schema::TableName;
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::regions;
 use crate::state::MasterState;
 
@@ -46,6 +46,11 @@ impl Procedure for FlushTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.FlushTableProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let (table_name, column_family) = (self.table.to_pb(), self.families.clone());
+        parameters::of(&pb::FlushTableProcedureStateData { table_name, column_family })
     }
 
     fn locks(&self) -> Vec<Lock> {

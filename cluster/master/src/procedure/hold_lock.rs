@@ -17,7 +17,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::MasterState;
 
 pub(super) const KIND: &str = "hold_lock";
@@ -141,6 +141,10 @@ impl Procedure for HoldLock {
 
     fn class_name(&self) -> &'static str {
         CLASS
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        vec![parameters::any(&self.request)]
     }
 
     fn locks(&self) -> Vec<Lock> {

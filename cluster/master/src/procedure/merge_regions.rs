@@ -19,7 +19,7 @@ use prost::Message;
 
 use super::table_regions::{infos, messages};
 use super::transit_region::find_whole;
-use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, new_regions, parameters, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry};
 use crate::switches::Switch;
 use crate::{errors, janitor, meta, regions};
@@ -184,6 +184,16 @@ impl Procedure for MergeRegions {
 
     fn metric(&self) -> Option<&'static str> {
         Some("Merge")
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let merged = self.merged.as_ref().unwrap_or(&self.first_merged);
+        parameters::of(&pb::MergeTableRegionsStateData {
+            user_info: parameters::user(owner),
+            region_info: self.parents.iter().map(RegionInfo::to_pb).collect(),
+            merged_region_info: Some(merged.to_pb()),
+            forcible: None,
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -31,6 +31,7 @@ mod modify_namespace;
 mod modify_table;
 mod modify_tracker;
 mod new_regions;
+mod parameters;
 mod queue;
 mod record;
 mod restore_snapshot;
@@ -71,6 +72,7 @@ pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use modify_tracker::ModifyTracker;
+pub(crate) use parameters::Parameters;
 pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
@@ -141,6 +143,9 @@ pub(crate) trait Procedure: RunSteps + Send {
     fn metric(&self) -> Option<&'static str> {
         None
     }
+
+    /// What clients are shown of it. `owner` asked for it.
+    fn parameters(&self, owner: &str) -> Parameters;
 
     /// What no other procedure may touch meanwhile.
     fn locks(&self) -> Vec<Lock>;

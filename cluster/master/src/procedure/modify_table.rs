@@ -9,7 +9,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 use prost::Message;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{archive, descriptors, errors, groups, meta, meta_region, mob, regions, trackers};
 
@@ -75,6 +75,18 @@ impl Procedure for ModifyTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.ModifyTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let mut modified_table_schema = self.plan.schema.clone();
+        modified_table_schema.table_name.get_or_insert_with(|| self.table.to_pb()); // not prepared
+        parameters::of(&pb::ModifyTableStateData {
+            user_info: parameters::user(owner),
+            modified_table_schema,
+            delete_column_family_in_modify: !self.plan.deleted_families.is_empty(),
+            reopen_regions: Some(self.reopen_regions),
+            ..Default::default()
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -23,7 +23,7 @@ use halcyon_schema::{
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::MasterState;
 use crate::{descriptors, errors, regions, trackers};
 
@@ -133,6 +133,15 @@ impl Procedure for ModifyTracker {
             "org.apache.hadoop.hbase.regionserver.storefiletracker.ModifyColumnFamilyStoreFileTrackerProcedure",
         ];
         PACKAGE[usize::from(self.plan.family.is_some())]
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let (table_name, dst_sft) = (self.table.to_pb(), self.plan.wanted.clone());
+        let mut all = parameters::of(&pb::ModifyStoreFileTrackerStateData { table_name, dst_sft });
+        if let Some(family) = self.plan.family.clone() {
+            all.push(parameters::any(&pb::ModifyColumnFamilyStoreFileTrackerStateData { family }));
+        }
+        all
     }
 
     fn locks(&self) -> Vec<Lock> {

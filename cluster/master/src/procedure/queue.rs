@@ -1,6 +1,7 @@
 //! Procedures that wait, pause, run and have ended, and the locks between them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use halcyon_cell::Result;
 use tokio::sync::oneshot;
@@ -10,7 +11,7 @@ use super::lock::{Lock, LockTable};
 use super::record::{self, Failure, Record};
 use super::results::{Finished, Results};
 use super::times::TimesByKind;
-use super::{Answer, Procedure};
+use super::{Answer, Parameters, Procedure, parameters};
 use crate::state::MasterState;
 
 /// All of it is behind the engine's lock.
@@ -66,6 +67,7 @@ pub(crate) struct ProcedureView {
     pub(crate) undoable: bool,
     pub(crate) locks: Vec<Lock>,
     pub(crate) trouble: Option<Trouble>,
+    pub(crate) parameters: Arc<Parameters>,
 }
 
 impl State {
@@ -95,6 +97,7 @@ impl State {
             undoable: false,
             locks: locks.clone(),
             trouble: None,
+            parameters: Arc::new(procedure.parameters(&record.owner)),
         };
         self.views.insert(record.id, view);
         let job = Job {
@@ -179,6 +182,7 @@ impl State {
             outcome,
             refused: refused && !job.refused_by_result,
             nonce: (job.record.nonce_group, job.record.nonce),
+            parameters: Arc::new(parameters::kept(&*job.procedure, &job.record.owner)),
         };
         for nonce in self.results.add(id, finished) {
             if nonce.1 != 0 {

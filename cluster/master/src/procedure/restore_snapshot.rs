@@ -21,7 +21,7 @@ use prost::Message;
 use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split};
 use super::enable_table::check_disabled;
 use super::table_regions::infos;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, groups, meta, mob, quotas, regions, snapshot, trackers};
 
@@ -143,6 +143,33 @@ impl Procedure for RestoreSnapshot {
 
     fn metric(&self) -> Option<&'static str> {
         Some(if self.plan.is_clone { "SnapshotClone" } else { "SnapshotRestore" })
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let source = Some(self.plan.source.clone()).filter(|source| !source.is_empty());
+        let snapshot =
+            pb::SnapshotDescription { name: self.snapshot.clone(), table: source, ..Default::default() };
+        let (user_info, mut schema) = (parameters::user(owner), self.plan.schema.clone());
+        schema.table_name.get_or_insert_with(|| self.table.to_pb()); // not prepared
+        if self.plan.is_clone {
+            return parameters::of(&pb::CloneSnapshotStateData {
+                user_info,
+                snapshot,
+                table_schema: schema,
+                region_info: self.plan.new_regions.clone(),
+                custom_sft: self.tracker.clone(),
+                ..Default::default()
+            });
+        }
+        parameters::of(&pb::RestoreSnapshotStateData {
+            user_info,
+            snapshot,
+            old_table_schema: self.plan.old_schema.clone().unwrap_or_else(|| schema.clone()),
+            modified_table_schema: schema,
+            region_info_for_remove: self.plan.old_regions.clone(),
+            region_info_for_add: self.plan.new_regions.clone(),
+            ..Default::default()
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

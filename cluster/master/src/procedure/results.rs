@@ -1,8 +1,11 @@
 //! Finished procedures, remembered for a while because clients ask for them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use halcyon_rpc::RpcError;
+
+use super::Parameters;
 
 /// How a procedure ended.
 #[derive(Clone)]
@@ -15,6 +18,7 @@ pub(crate) struct Finished {
     /// Whether the caller was told of a refusal instead of a number.
     pub(crate) refused: bool,
     pub(crate) nonce: (u64, u64),
+    pub(crate) parameters: Arc<Parameters>,
 }
 
 /// The newest `results_max` of the last `keep_ms`.
@@ -70,6 +74,7 @@ mod tests {
             outcome: Ok(()),
             refused: false,
             nonce: (1, finished_ms as u64),
+            parameters: Arc::default(),
         };
         let mut results = Results::new(100, 3);
         for id in 1..=3 {

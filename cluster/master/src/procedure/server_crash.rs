@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
 use tracing::{info, warn};
 
-use super::{AssignRegions, HasSteps, Lock, Procedure, Step, payload, step};
+use super::{AssignRegions, HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::meta_region;
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::wal_split::{self, Logs};
@@ -68,6 +68,14 @@ impl Procedure for ServerCrash {
 
     fn metric(&self) -> Option<&'static str> {
         Some("ServerCrash")
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        parameters::of(&pb::ServerCrashStateData {
+            server_name: self.server.to_pb(),
+            should_split_wal: Some(true),
+            ..Default::default()
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

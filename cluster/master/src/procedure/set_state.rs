@@ -10,7 +10,7 @@ use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
 use tokio::sync::oneshot;
 
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, RegionState, TableState};
 use crate::{meta, regions};
 
@@ -87,6 +87,13 @@ impl Procedure for SetState {
     /// The name is ours, in the form of HBase's.
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.SetStateInMetaProcedure"
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        match &self.change {
+            StateChange::Table(table, _) => vec![parameters::any(&table.to_pb())],
+            StateChange::Region(region, _) => vec![parameters::any(&region.to_pb())],
+        }
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -20,7 +20,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::transit_region::check_live;
-use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, new_regions, parameters, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
 use crate::{errors, janitor, meta, quotas, regions};
@@ -101,6 +101,16 @@ impl Procedure for SplitRegion {
 
     fn metric(&self) -> Option<&'static str> {
         Some("Split")
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let daughters = self.made.as_ref().unwrap_or(&self.first_daughters);
+        let split = pb::SplitTableRegionStateData {
+            user_info: parameters::user(owner),
+            parent_region_info: self.parent.to_pb(),
+            child_region_info: daughters.iter().map(RegionInfo::to_pb).collect(),
+        };
+        parameters::of_region(&self.parent, &split)
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use prost::Message;
 
 use super::table_regions::infos;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{errors, regions, snapshot};
 
@@ -61,6 +61,10 @@ impl Procedure for TakeSnapshot {
 
     fn metric(&self) -> Option<&'static str> {
         Some("Snapshot")
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        parameters::of(&pb::SnapshotProcedureStateData { snapshot: self.plan.info.clone() })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -7,7 +7,7 @@ use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::placement::{Place, may_be_open};
 use crate::regions::Wanted;
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState, Tables};
@@ -133,6 +133,21 @@ impl Procedure for TransitRegion {
             RegionAction::Unassign => "Unassign",
             RegionAction::Move => "Move",
         })
+    }
+
+    fn parameters(&self, _owner: &str) -> Parameters {
+        let action = match self.action {
+            RegionAction::Assign => pb::RegionTransitionType::Assign,
+            RegionAction::Unassign => pb::RegionTransitionType::Unassign,
+            RegionAction::Move => pb::RegionTransitionType::Move,
+        };
+        let transition = pb::RegionStateTransitionStateData {
+            r#type: action as i32,
+            assign_candidate: self.to.as_ref().map(ServerName::to_pb),
+            force_new_plan: false,
+            ..Default::default()
+        };
+        parameters::of_region(&self.region, &transition)
     }
 
     fn locks(&self) -> Vec<Lock> {

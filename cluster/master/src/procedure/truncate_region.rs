@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::table_regions::{infos, messages};
 use super::transit_region::check_live;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, RegionEntry};
 use crate::{archive, meta, regions};
 
@@ -56,6 +56,12 @@ impl Procedure for TruncateRegion {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.TruncateRegionProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let (user_info, region_info) = (parameters::user(owner), self.old.to_pb());
+        let state = pb::TruncateRegionStateData { user_info, region_info, snapshot_name: None };
+        parameters::of_region(&self.old, &state)
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -9,7 +9,7 @@ use prost::Message;
 use super::create_table::{split, write_meta};
 use super::enable_table::disabled_table;
 use super::table_regions::infos;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{archive, errors, meta, mob, regions};
 
@@ -53,6 +53,18 @@ impl Procedure for TruncateTable {
 
     fn class_name(&self) -> &'static str {
         "org.apache.hadoop.hbase.master.procedure.TruncateTableProcedure"
+    }
+
+    fn parameters(&self, owner: &str) -> Parameters {
+        let is_prepared = self.plan.descriptor_sequence > 0;
+        parameters::of(&pb::TruncateTableStateData {
+            user_info: parameters::user(owner),
+            preserve_splits: self.preserve_splits || self.plan.new_regions.len() > 1,
+            table_name: (!is_prepared).then(|| self.table.to_pb()),
+            table_schema: is_prepared.then(|| self.plan.schema.clone()),
+            region_info: self.plan.new_regions.clone(),
+            snapshot_name: None,
+        })
     }
 
     fn locks(&self) -> Vec<Lock> {

@@ -1,5 +1,6 @@
 //! A thread of the engine: takes a procedure, runs its steps, and ends it, undoes it or puts it aside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -127,10 +128,11 @@ impl Shared {
             return Err(refusal);
         }
         job.prepared = true;
+        let parameters = Arc::new(job.procedure.parameters(&job.record.owner));
         let mut state = self.state.lock();
         let id = job.record.id;
         if let Some(view) = state.views.get_mut(&id) {
-            view.prepared = true;
+            (view.prepared, view.parameters) = (true, parameters);
         }
         drop(state);
         self.answer_submission(id, &Ok(id));

@@ -1,26 +1,34 @@
 //! The cluster as a whole: its status, its capabilities, its end.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
 use halcyon_contract::ServerReport;
 use halcyon_proto::pb;
-use halcyon_schema::{ServerName, TableName, parse_region_name};
+use halcyon_schema::{RegionInfo, ServerName, TableName, parse_region_name};
 use prost::Message;
 
 use super::Answer;
 use crate::Master;
 use crate::errors::{self, invalid};
 use crate::groups::{self, Address};
+use crate::in_transition::Living;
+use crate::procedure::Engine;
 use crate::settings::StopRequest;
-use crate::state::{MasterState, RegionState, TableEntry};
+use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState};
 use crate::switches::Switch;
 use crate::timeline::RecoveryKind;
+
+type TaskState = pb::server_task::State;
+
+/// HBase forgets a task a minute after its end (`TaskMonitor`).
+const TASKS_KEPT_MS: i64 = 60_000;
 
 /// The parts asked for; with no option, all of them.
 pub(super) fn status(
     core: &MasterState,
+    engine: &Engine,
     request: pb::GetClusterStatusRequest,
 ) -> Answer<pb::GetClusterStatusResponse> {
     let wanted =
@@ -33,12 +41,18 @@ pub(super) fn status(
     if wanted(pb::Option::ClusterId) {
         status.cluster_id = Some(pb::ClusterId { cluster_id: core.cluster_id.to_string() });
     }
-    if wanted(pb::Option::LiveServers) {
+    if wanted(pb::Option::LiveServers) || wanted(pb::Option::Tasks) {
         let live = |report: ServerReport| pb::LiveServerInfo {
             server: report.server.to_pb(),
             server_load: report.load,
         };
         status.live_servers = core.cluster.servers.reports().into_iter().map(live).collect();
+    }
+    if wanted(pb::Option::Tasks) {
+        status.master_tasks = tasks(core, engine);
+    }
+    if wanted(pb::Option::UnknownServers) {
+        status.unknown_servers = unknown_servers(core).iter().map(ServerName::to_pb).collect();
     }
     if wanted(pb::Option::ServersName) {
         status.servers_name = core.cluster.servers.online().iter().map(ServerName::to_pb).collect();
@@ -58,10 +72,10 @@ pub(super) fn status(
     if wanted(pb::Option::BalancerOn) {
         status.balancer_on = Some(core.switches.lock().get(Switch::Balancer));
     }
-    let tables = core.tables.read();
     if wanted(pb::Option::RegionsInTransition) {
-        status.regions_in_transition = tables.by_name.values().flat_map(in_transition).collect();
+        status.regions_in_transition = all_in_transition(core);
     }
+    let tables = core.tables.read();
     if wanted(pb::Option::TableToRegionsCount) {
         status.table_region_states_count = tables.by_name.values().map(count).collect();
         status.table_region_states_count.push(meta_count(core));
@@ -79,6 +93,43 @@ fn dead_servers(core: &MasterState) -> Vec<ServerName> {
         dead.retain(|server| !masters.contains(server.to_string().as_str()));
     }
     dead
+}
+
+/// Servers that regions are at and that are neither alive nor dead.
+fn unknown_servers(core: &MasterState) -> BTreeSet<ServerName> {
+    let living = Living::of(core);
+    let known: HashSet<ServerName> =
+        core.cluster.servers.dead().into_iter().chain(core.cluster.servers.recovering()).collect();
+    let tables = core.tables.read();
+    let regions = tables.by_name.values().flat_map(TableEntry::all);
+    let lost =
+        regions.filter(|(_, region)| living.lost(region)).filter_map(|(_, region)| region.server.clone());
+    lost.filter(|server| !known.contains(server)).collect()
+}
+
+/// Procedures under way, and those that ended in the last minute.
+fn tasks(core: &MasterState, engine: &Engine) -> Vec<pb::ServerTask> {
+    let what = |class: &str| class.rsplit('.').next().unwrap_or_default().to_string();
+    let under_way = engine.views().into_iter().map(|view| pb::ServerTask {
+        description: format!("{} {}", what(view.class_name), view.id),
+        status: match &view.trouble {
+            Some(trouble) => trouble.to_string(),
+            None => view.step.to_string(),
+        },
+        state: if view.running { TaskState::Running as i32 } else { TaskState::Waiting as i32 },
+        start_time: Some(view.submitted_ms as u64),
+        completion_time: None,
+    });
+    let since_ms = core.now_ms() - TASKS_KEPT_MS;
+    let ended = engine.results().into_iter().filter(|(_, ended)| ended.finished_ms >= since_ms);
+    let ended = ended.map(|(id, ended)| pb::ServerTask {
+        description: format!("{} {id}", what(ended.class_name)),
+        status: ended.outcome.as_ref().err().map(|error| error.message.clone()).unwrap_or_default(),
+        state: if ended.outcome.is_ok() { TaskState::Complete as i32 } else { TaskState::Aborted as i32 },
+        start_time: Some(ended.submitted_ms as u64),
+        completion_time: Some(ended.finished_ms as u64),
+    });
+    under_way.chain(ended).collect()
 }
 
 /// Takes dead servers from the list that clients are shown, and out of their groups. Returns those that are not on the list. None
@@ -99,22 +150,61 @@ pub(super) fn clear_dead_servers(
     Ok(pb::ClearDeadServersResponse { server_name: left.iter().map(ServerName::to_pb).collect() })
 }
 
-fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
-    let stuck = |state| state == RegionState::FailedOpen;
-    let moving = entry.all().filter(|(_, region)| is_moving(region.state) || stuck(region.state));
-    let shown = moving.map(|(info, region)| pb::RegionInTransition {
-        spec: pb::RegionSpecifier {
+/// Regions that open, close, split or merge, that could not open, and those of a dead server until they are open elsewhere.
+fn in_transition<'e>(
+    entry: &'e TableEntry,
+    living: &'e Living,
+) -> impl Iterator<Item = (&'e RegionInfo, RegionState)> {
+    let is_wanted = matches!(entry.state, TableState::Enabled | TableState::Enabling);
+    entry.all().filter_map(move |(info, region)| match region.state {
+        RegionState::FailedOpen => Some((info, region.state)),
+        state if is_moving(state) => Some((info, state)),
+        RegionState::Open if is_wanted && !info.is_split() && !info.is_offline() && living.lost(region) => {
+            Some((info, RegionState::AbnormallyClosed))
+        }
+        _ => None,
+    })
+}
+
+fn meta_in_transition(core: &MasterState, living: &Living) -> Option<RegionState> {
+    let meta = core.meta_place.read();
+    match meta.state {
+        MetaState::Opening => Some(RegionState::Opening),
+        MetaState::Closed => Some(RegionState::Closed),
+        MetaState::Open => (!living.has(&meta.server)).then_some(RegionState::AbnormallyClosed),
+    }
+}
+
+fn all_in_transition(core: &MasterState) -> Vec<pb::RegionInTransition> {
+    let living = Living::of(core);
+    let meta = meta_in_transition(core, &living).map(|state| (RegionInfo::meta(), state));
+    let mut all: Vec<_> = meta.into_iter().collect();
+    {
+        let tables = core.tables.read();
+        let of_tables = tables.by_name.values().flat_map(|entry| in_transition(entry, &living));
+        all.extend(of_tables.map(|(info, state)| (info.clone(), state)));
+    }
+    // Without the lock of the tables: who asks since when they are on their way may hold the other one, and wants this one.
+    let names: Vec<&str> = all.iter().map(|(info, _)| info.encoded_name()).collect();
+    let since = core.transitions.since_ms(&names, core.now_ms());
+    let shown = |((info, state), since_ms): (&(RegionInfo, RegionState), i64)| {
+        let spec = pb::RegionSpecifier {
             r#type: pb::region_specifier::RegionSpecifierType::RegionName as i32,
             value: info.region_name().clone(),
-        },
-        region_state: pb::RegionState { region_info: info.to_pb(), state: region.state as i32, stamp: None },
-    });
-    shown.collect()
+        };
+        let region_state =
+            pb::RegionState { region_info: info.to_pb(), state: *state as i32, stamp: Some(since_ms as u64) };
+        pb::RegionInTransition { spec, region_state }
+    };
+    all.iter().zip(since).map(shown).collect()
 }
 
 /// See [`in_transition`].
 pub(crate) fn regions_in_transition_count(core: &MasterState) -> usize {
-    core.tables.read().by_name.values().map(|entry| in_transition(entry).len()).sum()
+    let living = Living::of(core);
+    let of_tables: usize =
+        core.tables.read().by_name.values().map(|entry| in_transition(entry, &living).count()).sum();
+    of_tables + usize::from(meta_in_transition(core, &living).is_some())
 }
 
 fn is_moving(state: RegionState) -> bool {

@@ -161,7 +161,10 @@ const METHODS: &[(&str, Handler)] = &[
         service.blocking(call, move |core, request| legacy::is_done(core, &engine, request))
     }),
     // The cluster as a whole.
-    ("GetClusterStatus", |service, call| service.blocking(call, cluster::status)),
+    ("GetClusterStatus", |service, call| {
+        let engine = service.master.engine.clone();
+        service.blocking(call, move |core, request| cluster::status(core, &engine, request))
+    }),
     ("getLastMajorCompactionTimestamp", |service, call| {
         service.blocking(call, cluster::last_major_compaction)
     }),

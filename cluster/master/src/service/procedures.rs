@@ -63,6 +63,7 @@ pub(super) fn list(engine: &Engine) -> pb::GetProceduresResponse {
         exception: finished.outcome.as_ref().err().map(exception),
         nonce_group: Some(finished.nonce.0),
         nonce: Some(finished.nonce.1),
+        state_message: finished.parameters.to_vec(),
         ..Default::default()
     }));
     pb::GetProceduresResponse { procedure }
@@ -84,37 +85,27 @@ pub(super) fn view(view: &ProcedureView) -> pb::Procedure {
         exception: view.trouble.as_ref().map(|trouble| exception(&RpcError::io(trouble.to_string()))),
         nonce_group: Some(view.nonce.0),
         nonce: Some(view.nonce.1),
+        state_message: view.parameters.to_vec(),
         locked: Some(view.begun),
         executed: Some(view.begun),
         ..Default::default()
     }
 }
 
-/// The locks of procedures that have begun, also of those that wait to repeat a step.
+/// The locks of procedures that have begun, also of those that wait to repeat a step, and who waits for them.
 pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
     let mut response = pb::GetLocksResponse::default();
-    for running in engine.views().iter().filter(|view| view.begun) {
+    let views = engine.views();
+    for running in views.iter().filter(|view| view.begun) {
         for lock in &running.locks {
-            let (kind, name) = match &lock.resource {
-                Resource::Namespace(name) => (pb::LockedResourceType::Namespace, name.clone()),
-                Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
-                Resource::Region(name) => (pb::LockedResourceType::Region, name.clone()),
-                Resource::Server(name) => (pb::LockedResourceType::Server, name.to_string()),
-                Resource::Peer(id) => (pb::LockedResourceType::Peer, id.clone()),
-                // HBase has no such lock, so no client knows a type for it; the info page shows it.
-                Resource::Snapshot(_) => continue,
-            };
-            let kind = kind as i32;
-            let known = response.lock.iter_mut().find(|known| {
-                known.resource_type == kind && known.resource_name.as_deref() == Some(name.as_str())
-            });
-            if let Some(known) = known {
+            let Some((kind, name)) = locked(&lock.resource) else { continue };
+            if let Some(known) = find(&mut response, kind, &name) {
                 known.shared_lock_count = known.shared_lock_count.map(|count| count + 1);
                 continue;
             }
             let kind_of_lock = if lock.shared { pb::LockType::Shared } else { pb::LockType::Exclusive };
             response.lock.push(pb::LockedResource {
-                resource_type: kind,
+                resource_type: kind as i32,
                 resource_name: Some(name),
                 lock_type: kind_of_lock as i32,
                 exclusive_lock_owner_procedure: (!lock.shared).then(|| view(running)),
@@ -123,5 +114,38 @@ pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
             });
         }
     }
+    for waiting in views.iter().filter(|view| !view.begun) {
+        for lock in &waiting.locks {
+            let Some((kind, name)) = locked(&lock.resource) else { continue };
+            let Some(known) = find(&mut response, kind, &name) else { continue };
+            if !lock.shared || known.lock_type == pb::LockType::Exclusive as i32 {
+                known.waiting_procedures.push(view(waiting));
+            }
+        }
+    }
     response
+}
+
+/// HBase's type and name of what is locked. It has no locks of snapshots, so no client knows a type for them; the info page
+/// shows them.
+fn locked(resource: &Resource) -> Option<(pb::LockedResourceType, String)> {
+    Some(match resource {
+        Resource::Namespace(name) => (pb::LockedResourceType::Namespace, name.clone()),
+        Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
+        Resource::Region(name) => (pb::LockedResourceType::Region, name.clone()),
+        Resource::Server(name) => (pb::LockedResourceType::Server, name.to_string()),
+        Resource::Peer(id) => (pb::LockedResourceType::Peer, id.clone()),
+        Resource::Snapshot(_) => return None,
+    })
+}
+
+fn find<'r>(
+    response: &'r mut pb::GetLocksResponse,
+    kind: pb::LockedResourceType,
+    name: &str,
+) -> Option<&'r mut pb::LockedResource> {
+    let is_it = |known: &&mut pb::LockedResource| {
+        known.resource_type == kind as i32 && known.resource_name.as_deref() == Some(name)
+    };
+    response.lock.iter_mut().find(is_it)
 }

@@ -641,7 +641,7 @@ impl Cluster {
         let services = ClusterServices { wals: wals.unwrap_or(services.wals), ..services };
         let master = Master::start(env.clone(), root, settings, services)?;
         let service = MasterService::new(master.clone())?;
-        let registry = ClientMetaService::new(master.clone());
+        let registry = ClientMetaService::new(master.clone(), 10);
         let hbck = HbckService::new(master.clone())?;
         Ok(Cluster { hbck, env, root: root.to_path_buf(), server, master, service, registry })
     }

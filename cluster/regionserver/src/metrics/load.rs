@@ -17,6 +17,8 @@ use crate::replication::{SinkStats, SourceStats};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+/// Tasks that a server tells of at most (HBase: `hbase.taskmonitor.max.tasks`).
+const TASKS_MAX: usize = 1000;
 
 /// What is queued and held at this moment, for the console.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,14 +128,41 @@ impl RegionServer {
             repl_load_source: self.sources.loads(),
             repl_load_sink: Some(self.sink.load()),
             user_loads: self.user_loads.to_pb(),
+            tasks: self.tasks(),
             ..Default::default()
         }
+    }
+
+    /// What the server is doing (HBase: `TaskMonitor`): regions that it opens, flushes and compacts.
+    fn tasks(&self) -> Vec<pb::ServerTask> {
+        let (now_ms, now_ns) = (self.env.clock.now_ms(), self.env.clock.monotonic_ns());
+        let openings = self.regions.openings().into_iter().map(|(encoded, began_ns)| {
+            let age_ms = i64::try_from(now_ns.saturating_sub(began_ns) / 1_000_000).unwrap_or(i64::MAX);
+            task(format!("Opening region {encoded}"), String::new(), now_ms.checked_sub(age_ms))
+        });
+        let online = self.regions.online();
+        let of_online = online.iter().flat_map(|online| {
+            let (region, stats) = (&online.region, online.region.stats());
+            let compacts = stats.major_compactions_running + stats.minor_compactions_running > 0;
+            let cells = format!("{} of {} cells", stats.compacted_cells, stats.compacting_cells);
+            let flushing =
+                region.is_flushing().then(|| (format!("Flushing {}", region.info()), String::new()));
+            let compacting = compacts.then(|| (format!("Compacting {}", region.info()), cells));
+            flushing.into_iter().chain(compacting).map(|(what, status)| task(what, status, None))
+        });
+        openings.chain(of_online).take(TASKS_MAX).collect()
     }
 
     /// The load of one region.
     pub(crate) fn region_load(&self, online: &OnlineRegion) -> pb::RegionLoad {
         region_load(online, &self.name.host)
     }
+}
+
+fn task(description: String, status: String, start_ms: Option<i64>) -> pb::ServerTask {
+    let start_time = start_ms.and_then(|start_ms| u64::try_from(start_ms).ok());
+    let state = pb::server_task::State::Running as i32;
+    pb::ServerTask { description, status, state, start_time, completion_time: None }
 }
 
 fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {

@@ -189,6 +189,11 @@ impl EncodedName {
         bytes[..name.len()].copy_from_slice(name);
         Some(EncodedName(bytes))
     }
+
+    fn text(&self) -> String {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        String::from_utf8_lossy(&self.0[..len]).into_owned()
+    }
 }
 
 impl std::hash::Hash for EncodedName {
@@ -348,6 +353,16 @@ impl RegionTable {
         true
     }
 
+    /// Encoded names of the regions that are being opened, and when that began, in `monotonic_ns`.
+    pub(crate) fn openings(&self) -> Vec<(String, u64)> {
+        let slots = self.slots.read();
+        let opening = slots.iter().filter_map(|(name, slot)| match slot {
+            Slot::Opening(begun) => Some((name.text(), begun.at_ns)),
+            Slot::Online(_) | Slot::Closing(_) => None,
+        });
+        opening.collect()
+    }
+
     pub(crate) fn is_opening(&self, encoded: &str) -> bool {
         let name = EncodedName::new(encoded.as_bytes());
         name.is_some_and(|name| matches!(self.slots.read().get(&name), Some(Slot::Opening(_))))
@@ -478,8 +493,10 @@ mod tests {
         );
         assert!(table.begin_open("2140f686c386930b96c060b1030c2875", 5));
         assert!(!table.begin_open("2140f686c386930b96c060b1030c2875", 5));
+        assert_eq!(table.openings(), [("2140f686c386930b96c060b1030c2875".to_string(), 5)]);
         assert!(class(&table).class.ends_with(".RegionOpeningException"));
         table.complete_open("2140f686c386930b96c060b1030c2875", None);
+        assert_eq!(table.openings(), []);
         assert!(class(&table).class.ends_with(".NotServingRegionException"));
     }
 

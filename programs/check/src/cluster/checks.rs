@@ -212,7 +212,7 @@ fn transitions(look: &Look, now_ms: i64, wait_seconds: u64) -> Vec<Finding> {
         }
         let what = format!("region {info} is {} for {seconds} s", one.state);
         let is_of_region =
-            |procedure: &&Procedure| procedure.parameters.iter().any(|parameter| parameter.contains(encoded));
+            |procedure: &&Procedure| procedure.regions.iter().any(|region| region.encoded_name() == encoded);
         let finding = match look.working().find(is_of_region) {
             Some(procedure) => {
                 let advice = format!("hbck2 bypass {}, then hbck2 assigns {encoded}", procedure.id);

@@ -57,6 +57,7 @@ fn procedure(id: u64, state: &str, submitted_ms: u64, updated_ms: u64) -> Proced
         updated_ms,
         error: None,
         parameters: Vec::new(),
+        regions: Vec::new(),
     }
 }
 
@@ -194,7 +195,7 @@ fn a_region_long_in_transition_is_opened_if_no_procedure_has_it() {
     look.transitions[0] = since(900_000);
     assert_eq!(expect(&look, &["long-in-transition"])[0].calls().len(), 1);
     let mut moving = procedure(5, "RUNNABLE", 999_000, 999_000);
-    moving.parameters.push(format!("{{\"encodedName\":\"{}\"}}", region("m", "").encoded_name()));
+    moving.regions.push(region("m", ""));
     look.procedures.push(moving);
     let findings = expect(&look, &["long-in-transition"]);
     assert!(findings[0].calls().is_empty() && findings[0].advice.contains("bypass 5"), "{findings:#?}");

@@ -152,7 +152,10 @@ async fn serve(
     let view = zookeeper.view().clone();
     let registry = Arc::new(MemberRegistry::new(cluster_id.clone(), view.clone()));
     let mut services = late.services();
-    services.insert("ClientMetaService", Arc::new(ClientMetaService::new(registry)));
+    services.insert(
+        "ClientMetaService",
+        Arc::new(ClientMetaService::new(registry, settings.bootstrap_nodes_max)),
+    );
     let bound = bound.sharing(Arc::clone(&queues)).on_event_loops(event_loops);
     let server = Arc::new(bound.serve(services, cluster_id.clone()));
 

@@ -97,10 +97,11 @@ async fn procedures(context: &mut Context) -> Result<(), ShellError> {
             time(procedure.submitted_ms as i64),
             time(procedure.updated_ms as i64),
             procedure.owner.clone().unwrap_or_default(),
+            serde_json::Value::from(procedure.parameters.clone()).to_string(),
         ]
     };
     let rows: Vec<_> = procedures.iter().map(row).collect();
-    let columns = ["ID", "NAME", "STATE", "SUBMITTED", "LAST_UPDATE", "OWNER"];
+    let columns = ["ID", "NAME", "STATE", "SUBMITTED", "LAST_UPDATE", "OWNER", "PARAMETERS"];
     Ok(context.printer.table(&columns, &rows)?)
 }
 

@@ -31,14 +31,18 @@ import org.apache.hadoop.hbase.master.assignment.RegionStateNode;
 import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
 import org.apache.hadoop.hbase.master.assignment.RegionStates;
 import org.apache.hadoop.hbase.procedure2.Procedure;
+import org.apache.hadoop.hbase.procedure2.ProcedureUtil;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HStore;
 import org.apache.hadoop.hbase.regionserver.HStoreFile;
 import org.apache.hadoop.hbase.regionserver.StoreFileInfo;
+import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.MasterProtos;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ProcedureProtos;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ProcedureProtos.ProcedureState;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
-import org.apache.hbase.thirdparty.com.google.gson.JsonElement;
-import org.apache.hbase.thirdparty.com.google.gson.JsonParser;
+import org.apache.hbase.thirdparty.com.google.protobuf.ServiceException;
 import org.junit.AssumptionViolatedException;
 import org.mockito.Mockito;
 
@@ -217,13 +221,27 @@ final class Regions {
     return files;
   }
 
-  /** The procedures of the master, as clients are told. */
+  /** The procedures of the master, as clients are told: objects of HBase's own classes, if those can read what the master sends. */
   static List<Procedure<?>> procedures(HBaseTestingUtility u) throws IOException {
     List<Procedure<?>> found = new ArrayList<>();
-    for (JsonElement of : JsonParser.parseString(u.getAdmin().getProcedures()).getAsJsonArray()) {
-      String state = of.getAsJsonObject().get("state").getAsString();
-      boolean isFinished = state.equals("SUCCESS") || state.equals("ROLLEDBACK");
-      found.add(Mockito.mock(Procedure.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+    try {
+      for (ProcedureProtos.Procedure of : Stubs.masterStub(u)
+        .getProcedures(null, MasterProtos.GetProceduresRequest.getDefaultInstance()).getProcedureList()) {
+        found.add(procedure(of));
+      }
+    } catch (ServiceException e) {
+      throw ProtobufUtil.handleRemoteException(e);
+    }
+    return found;
+  }
+
+  private static Procedure<?> procedure(ProcedureProtos.Procedure of) {
+    try {
+      return ProcedureUtil.convertToProcedure(of);
+    } catch (IOException | RuntimeException | AssertionError e) {
+      // a class that HBase does not have, or a step that is repeated and says why
+      boolean isFinished = of.getState() == ProcedureState.SUCCESS || of.getState() == ProcedureState.ROLLEDBACK;
+      return Mockito.mock(Procedure.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
         switch (i.getMethod().getName()) {
           case "isFinished" -> {
             return isFinished;
@@ -235,9 +253,8 @@ final class Regions {
             throw new AssumptionViolatedException("JVM internals: Procedure." + i.getMethod().getName());
           }
         }
-      })));
+      }));
     }
-    return found;
   }
 
   /** The states of regions, as hbase:meta has them. */

@@ -8,6 +8,7 @@ import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.client.ClusterConnection;
 import org.apache.hadoop.hbase.master.MasterRpcServices;
 import org.apache.hadoop.hbase.regionserver.RSRpcServices;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.MasterProtos;
 import org.mockito.Mockito;
 import org.mockito.invocation.InvocationOnMock;
 
@@ -23,6 +24,10 @@ final class Stubs {
 
   static MasterRpcServices master(HBaseTestingUtility u) {
     return Mockito.mock(MasterRpcServices.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> call(i, connection(u).getMaster())));
+  }
+
+  static MasterProtos.MasterService.BlockingInterface masterStub(HBaseTestingUtility u) throws IOException {
+    return connection(u).getMaster();
   }
 
   private static ClusterConnection connection(HBaseTestingUtility u) throws IOException {

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -60,6 +61,14 @@ class TableAdminTest extends CompatTest {
     for (String row : List.of("z", "a", "m", "t", "b", "s", "c")) {
       assertEquals(row + "!", value(table, bytes(row), "f:q"));
     }
+  }
+
+  @Test
+  void proceduresShowTheirParameters() throws Exception {
+    Table table = create(SPLITS, family(F).build());
+    String qualifier = Base64.getEncoder().encodeToString(table.getName().getQualifier());
+    Pattern created = Pattern.compile("CreateTableProcedure\"[^]]*\"stateMessage\":\\[\\{},\\{\"userInfo\":[^]]*\"qualifier\":\"" + Pattern.quote(qualifier));
+    assertTrue(created.matcher(admin.getProcedures()).find(), admin.getProcedures());
   }
 
   @Test
