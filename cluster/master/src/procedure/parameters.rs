@@ -38,6 +38,9 @@ pub(super) fn user(owner: &str) -> pb::UserInformation {
 /// Those that are worth their memory after the procedure has ended.
 pub(super) fn kept(procedure: &dyn Procedure, owner: &str) -> Parameters {
     let parameters = procedure.parameters(owner);
-    let bytes: usize = parameters.iter().map(|any| any.type_url.len() + any.value.len()).sum();
-    if bytes <= KEPT_MAX { parameters } else { Vec::new() }
+    if bytes_of(&parameters) <= KEPT_MAX { parameters } else { Vec::new() }
+}
+
+pub(super) fn bytes_of(parameters: &Parameters) -> usize {
+    parameters.iter().map(|any| any.type_url.len() + any.value.len()).sum()
 }

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use halcyon_rpc::RpcError;
 
 use super::Parameters;
+use super::parameters::bytes_of;
+
+/// Memory that parameters of ended procedures take at most, in bytes. Those of older ones are forgotten first.
+const PARAMETERS_MAX: usize = 16 << 20;
 
 /// How a procedure ended.
 #[derive(Clone)]
@@ -27,16 +31,30 @@ pub(crate) struct Results {
     order: VecDeque<u64>,
     keep_ms: i64,
     results_max: usize,
+    /// Those with parameters, oldest first.
+    with_parameters: VecDeque<u64>,
+    parameters_bytes: usize,
 }
 
 impl Results {
     pub(crate) fn new(keep_ms: i64, results_max: usize) -> Results {
-        Results { by_id: HashMap::new(), order: VecDeque::new(), keep_ms, results_max }
+        Results {
+            by_id: HashMap::new(),
+            order: VecDeque::new(),
+            keep_ms,
+            results_max,
+            with_parameters: VecDeque::new(),
+            parameters_bytes: 0,
+        }
     }
 
     /// Remembers one more; returns the nonces of those forgotten.
     pub(crate) fn add(&mut self, id: u64, finished: Finished) -> Vec<(u64, u64)> {
         let now = finished.finished_ms;
+        if !finished.parameters.is_empty() {
+            self.parameters_bytes += bytes_of(&finished.parameters);
+            self.with_parameters.push_back(id);
+        }
         self.by_id.insert(id, finished);
         self.order.push_back(id);
         let mut forgotten = Vec::new();
@@ -46,9 +64,24 @@ impl Results {
                 break;
             }
             self.order.pop_front();
+            if self.with_parameters.front() == Some(&oldest) {
+                self.forget_parameters();
+            }
             forgotten.extend(self.by_id.remove(&oldest).map(|result| result.nonce));
         }
+        while self.parameters_bytes > PARAMETERS_MAX {
+            self.forget_parameters();
+        }
         forgotten
+    }
+
+    /// Of the oldest one that has some.
+    fn forget_parameters(&mut self) {
+        let oldest = self.with_parameters.pop_front().and_then(|id| self.by_id.get_mut(&id));
+        if let Some(result) = oldest {
+            self.parameters_bytes -= bytes_of(&result.parameters);
+            result.parameters = Arc::default();
+        }
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<&Finished> {
@@ -62,11 +95,12 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
+    use prost_types::Any;
+
     use super::*;
 
-    #[test]
-    fn forgets_by_age_and_by_number() {
-        let finished = |finished_ms| Finished {
+    fn finished(finished_ms: i64, parameters: Parameters) -> Finished {
+        Finished {
             class_name: "x",
             owner: String::new(),
             submitted_ms: 0,
@@ -74,14 +108,41 @@ mod tests {
             outcome: Ok(()),
             refused: false,
             nonce: (1, finished_ms as u64),
-            parameters: Arc::default(),
+            parameters: Arc::new(parameters),
+        }
+    }
+
+    #[test]
+    fn parameters_are_forgotten_before_the_results() {
+        let parameters = || vec![Any { type_url: String::new(), value: vec![0; PARAMETERS_MAX / 3] }];
+        let mut results = Results::new(100, 4);
+        for id in 1..=4 {
+            results.add(id, finished(id as i64, parameters()));
+        }
+        let shown = |results: &Results| -> Vec<_> {
+            results.iter().filter(|(_, it)| !it.parameters.is_empty()).map(|(id, _)| id).collect()
         };
+        assert_eq!((results.iter().count(), shown(&results)), (4, vec![2, 3, 4]));
+        results.add(5, finished(5, Vec::new()));
+        results.add(6, finished(6, Vec::new()));
+        assert_eq!((results.iter().count(), shown(&results)), (4, vec![3, 4]));
+        assert_eq!(
+            results.parameters_bytes,
+            PARAMETERS_MAX / 3 * 2,
+            "those of forgotten results do not count"
+        );
+        results.add(7, finished(1000, Vec::new()));
+        assert_eq!((results.iter().count(), results.parameters_bytes), (1, 0));
+    }
+
+    #[test]
+    fn forgets_by_age_and_by_number() {
         let mut results = Results::new(100, 3);
         for id in 1..=3 {
-            assert!(results.add(id, finished(id as i64)).is_empty());
+            assert!(results.add(id, finished(id as i64, Vec::new())).is_empty());
         }
-        assert_eq!(results.add(4, finished(4)), [(1, 1)]);
-        assert_eq!(results.add(5, finished(1000)), [(1, 2), (1, 3), (1, 4)]);
+        assert_eq!(results.add(4, finished(4, Vec::new())), [(1, 1)]);
+        assert_eq!(results.add(5, finished(1000, Vec::new())), [(1, 2), (1, 3), (1, 4)]);
         assert!(results.get(4).is_none() && results.get(5).is_some());
         assert_eq!(results.iter().count(), 1);
     }
