@@ -22,6 +22,10 @@ use crate::timeline::RecoveryKind;
 
 type TaskState = pb::server_task::State;
 
+/// State of a region whose server is dead. HBase 2 has `ABNORMALLY_CLOSED`, but clients of HBase 1 do not know it, and could not read
+/// the answer.
+const LOST: RegionState = RegionState::Offline;
+
 /// HBase forgets a task a minute after its end (`TaskMonitor`).
 const TASKS_KEPT_MS: i64 = 60_000;
 
@@ -160,7 +164,7 @@ fn in_transition<'e>(
         RegionState::FailedOpen => Some((info, region.state)),
         state if is_moving(state) => Some((info, state)),
         RegionState::Open if is_wanted && !info.is_split() && !info.is_offline() && living.lost(region) => {
-            Some((info, RegionState::AbnormallyClosed))
+            Some((info, LOST))
         }
         _ => None,
     })
@@ -171,7 +175,7 @@ fn meta_in_transition(core: &MasterState, living: &Living) -> Option<RegionState
     match meta.state {
         MetaState::Opening => Some(RegionState::Opening),
         MetaState::Closed => Some(RegionState::Closed),
-        MetaState::Open => (!living.has(&meta.server)).then_some(RegionState::AbnormallyClosed),
+        MetaState::Open => (!living.has(&meta.server)).then_some(LOST),
     }
 }
 

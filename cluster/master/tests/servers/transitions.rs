@@ -33,7 +33,7 @@ fn regions_of_a_dead_server_are_in_transition_until_they_are_open() {
         let shown = c.in_transition();
         let of = |table: &str| shown.iter().filter(|(of, ..)| of == table).count();
         assert_eq!((of("t"), of("hbase:meta")), (count, usize::from(has_meta)), "{shown:?}");
-        let is_known = |(_, state, since_ms): &_| *state == State::AbnormallyClosed && *since_ms > 0;
+        let is_known = |(_, state, since_ms): &_| *state == State::Offline && *since_ms > 0;
         assert!(shown.iter().all(is_known), "{shown:?}");
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!(c.in_transition(), shown, "since the same moment");
