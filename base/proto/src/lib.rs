@@ -18,6 +18,11 @@ pub mod coprocessor {
     include!(concat!(env!("OUT_DIR"), "/halcyon.coprocessor.rs"));
 }
 
+/// Parameters of the remote procedures that only masters of Halcyon order.
+pub mod orders {
+    include!(concat!(env!("OUT_DIR"), "/halcyon.orders.rs"));
+}
+
 impl pb::Action {
     /// A Get among the actions of a Multi.
     pub fn of_get(index: u32, get: pb::Get) -> pb::Action {

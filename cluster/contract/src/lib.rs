@@ -31,6 +31,7 @@ mod coordination;
 mod files;
 mod quotas;
 mod region_server;
+pub mod remote_procedures;
 mod replication;
 mod slow_log;
 mod status;

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
+use halcyon_contract::remote_procedures::{CLAIM_QUEUE, FLUSH_REGION, READ_PEER, RELOAD_QUOTAS, SPLIT_WAL};
 use halcyon_contract::{CloseRegionRequest, FlushRegionRequest};
+use halcyon_proto::orders::{ClaimQueueParameter, ReadPeerParameter};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
@@ -14,47 +16,8 @@ const COUNT_BITS: u32 = 20;
 /// So that the number stays positive: the year 2248.
 const ACTIVE_MS_MAX: i64 = (1 << 43) - 1;
 
-const FLUSH_REGION: &str = "org.apache.hadoop.hbase.regionserver.FlushRegionCallable";
-const RELOAD_QUOTAS: &str = "org.apache.hadoop.hbase.regionserver.ReloadQuotasCallable";
-/// Of Halcyon's servers only.
-const READ_PEER: &str = "halcyon.ReadPeer";
-const CLAIM_QUEUE: &str = "halcyon.ClaimQueue";
-const SPLIT_WAL: &str = "org.apache.hadoop.hbase.regionserver.SplitWALCallable";
 /// The directory of WALs, in which each server has one of its own.
 const WALS: &str = "WALs";
-
-/// `FlushRegionParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct FlushRegionParameter {
-    #[prost(message, required, tag = "1")]
-    pub(crate) region: pb::RegionInfo,
-    #[prost(bytes = "bytes", repeated, tag = "2")]
-    pub(crate) column_family: Vec<Bytes>,
-}
-
-/// `SplitWALParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SplitWalParameter {
-    #[prost(string, required, tag = "1")]
-    pub(crate) wal_path: String,
-}
-
-/// The parameter of `halcyon.ReadPeer`: a replication peer that has changed, or is new or gone.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ReadPeerParameter {
-    #[prost(string, required, tag = "1")]
-    pub(crate) peer_id: String,
-}
-
-/// The parameter of `halcyon.ClaimQueue`: the replication queue of a server that is gone.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ClaimQueueParameter {
-    #[prost(string, required, tag = "1")]
-    pub(crate) peer_id: String,
-    /// The name of its file.
-    #[prost(string, required, tag = "2")]
-    pub(crate) queue: String,
-}
 
 /// Gives each order its number.
 pub(crate) struct OrderNumbers(AtomicI64);
@@ -91,8 +54,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn flush(request: &FlushRegionRequest) -> Run {
-        let parameter =
-            FlushRegionParameter { region: request.region.to_pb(), column_family: request.families.clone() };
+        let parameter = pb::FlushRegionParameter {
+            region: request.region.to_pb(),
+            column_family: request.families.clone(),
+        };
         Run { class: FLUSH_REGION, parameter: parameter.encode_to_vec().into() }
     }
 
@@ -111,7 +76,7 @@ impl Run {
     }
 
     pub(crate) fn split_wal(wal: &Path) -> Run {
-        let parameter = SplitWalParameter { wal_path: below_wal_root(wal) };
+        let parameter = pb::SplitWalParameter { wal_path: below_wal_root(wal) };
         Run { class: SPLIT_WAL, parameter: parameter.encode_to_vec().into() }
     }
 }

@@ -4,9 +4,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::remote_procedures as class;
 use halcyon_env::vitals;
+use halcyon_proto::orders::{ClaimQueueParameter, ReadPeerParameter};
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
 use prost::Message;
@@ -17,83 +18,12 @@ use crate::RegionServer;
 use crate::errors;
 use crate::wal::recover::split_log;
 
-const PACKAGE: &str = "org.apache.hadoop.hbase.";
-
-/// What only masters of Halcyon order: to obey what the root directory says of a replication peer.
-const READ_PEER: &str = "halcyon.ReadPeer";
-/// What only masters of Halcyon order: to send what is left of the replication queue of a server that is gone.
-const CLAIM_QUEUE: &str = "halcyon.ClaimQueue";
-
 /// Before the answer that a replication queue was left to other servers. The master asks its servers in turn, without a
 /// pause, until the dead server has no queue.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// The master gives a snapshot up after this one, and repeats the check after any other.
 const CORRUPTED_SNAPSHOT: &str = "org.apache.hadoop.hbase.snapshot.CorruptedSnapshotException";
-
-/// `FlushRegionParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct FlushRegionParameter {
-    #[prost(message, required, tag = "1")]
-    region: pb::RegionInfo,
-    #[prost(bytes = "bytes", repeated, tag = "2")]
-    column_family: Vec<Bytes>,
-}
-
-/// `SplitWALParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct SplitWalParameter {
-    /// Below the directory of the WALs, `hbase.wal.dir` or the root.
-    #[prost(string, required, tag = "1")]
-    wal_path: String,
-}
-
-/// `RefreshPeerParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct RefreshPeerParameter {
-    #[prost(string, required, tag = "1")]
-    peer_id: String,
-    /// `PeerModificationType`: add, remove, enable, disable, change of its configuration.
-    #[prost(int32, required, tag = "2")]
-    change: i32,
-    #[prost(message, required, tag = "3")]
-    target_server: pb::ServerName,
-}
-
-/// Of `halcyon.ReadPeer`.
-#[derive(Clone, PartialEq, Message)]
-struct ReadPeerParameter {
-    #[prost(string, required, tag = "1")]
-    peer_id: String,
-}
-
-/// Of `halcyon.ClaimQueue`.
-#[derive(Clone, PartialEq, Message)]
-struct ClaimQueueParameter {
-    #[prost(string, required, tag = "1")]
-    peer_id: String,
-    /// The name of its file.
-    #[prost(string, required, tag = "2")]
-    queue: String,
-}
-
-/// `ClaimReplicationQueueRemoteParameter` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct ClaimReplicationQueueParameter {
-    #[prost(message, required, tag = "1")]
-    crashed_server: pb::ServerName,
-    #[prost(string, required, tag = "2")]
-    queue: String,
-}
-
-/// `SwitchRpcThrottleRemoteStateData` of HBase's `MasterProcedure.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct SwitchRpcThrottleParameter {
-    #[prost(message, required, tag = "1")]
-    target_server: pb::ServerName,
-    #[prost(bool, required, tag = "2")]
-    rpc_throttle_enabled: bool,
-}
 
 impl Orders {
     /// Runs a remote procedure and tells the master how it ended.
@@ -109,37 +39,35 @@ impl Orders {
 }
 
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
-    if run.class == READ_PEER {
-        let peer_id = decode::<ReadPeerParameter>(run)?.peer_id;
-        // It may wait for the end of a call to the peer.
-        return vitals::outside(|| server.sources.read_peer(&peer_id));
-    }
-    if run.class == CLAIM_QUEUE {
-        let ClaimQueueParameter { peer_id, queue } = decode(run)?;
-        return vitals::outside(|| server.claim_queue(&peer_id, &queue));
-    }
-    match run.class.strip_prefix(PACKAGE) {
-        Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),
-        Some("regionserver.SnapshotRegionCallable") => snapshots::run(server, &decode(run)?),
-        Some("regionserver.SnapshotVerifyCallable") => snapshots::verify_region(server, &decode(run)?),
-        Some("regionserver.SplitWALCallable") => {
-            split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path)
+    match &*run.class {
+        class::READ_PEER => {
+            let peer_id = decode::<ReadPeerParameter>(run)?.peer_id;
+            // It may wait for the end of a call to the peer.
+            vitals::outside(|| server.sources.read_peer(&peer_id))
         }
-        Some("regionserver.LogRollCallable") => server.logs.roll().map(|_| ()),
-        Some("replication.regionserver.RefreshPeerCallable") => {
+        class::CLAIM_QUEUE => {
+            let ClaimQueueParameter { peer_id, queue } = decode(run)?;
+            vitals::outside(|| server.claim_queue(&peer_id, &queue))
+        }
+        class::FLUSH_REGION => flush_region(server, &decode(run)?),
+        class::SNAPSHOT_REGION => snapshots::run(server, &decode(run)?),
+        class::VERIFY_SNAPSHOT => snapshots::verify_region(server, &decode(run)?),
+        class::SPLIT_WAL => split_wal(server, &decode::<pb::SplitWalParameter>(run)?.wal_path),
+        class::ROLL_WAL => server.logs.roll().map(|_| ()),
+        class::REFRESH_PEER => {
             refresh_peer(&decode(run)?);
             Ok(())
         }
-        Some("replication.regionserver.ClaimReplicationQueueCallable") => {
+        class::CLAIM_QUEUE_OF_HBASE => {
             leave_queue(server, &decode(run)?);
             Ok(())
         }
-        Some("regionserver.ReloadQuotasCallable") => {
+        class::RELOAD_QUOTAS => {
             server.quotas.reload_soon();
             Ok(())
         }
-        Some("replication.regionserver.SwitchRpcThrottleRemoteCallable") => {
-            let parameter: SwitchRpcThrottleParameter = decode(run)?;
+        class::SWITCH_RPC_THROTTLE => {
+            let parameter: pb::SwitchRpcThrottleRemoteStateData = decode(run)?;
             tracing::info!(is_on = parameter.rpc_throttle_enabled, "throttling was switched");
             server.quotas.reload_soon();
             Ok(())
@@ -156,24 +84,24 @@ fn decode<M: Message + Default>(run: &RunOrder) -> Result<M> {
         .map_err(|error| Error::invalid(format!("the parameter of {} cannot be decoded: {error}", run.class)))
 }
 
-fn flush_region(server: &Arc<RegionServer>, parameter: &FlushRegionParameter) -> Result<()> {
+fn flush_region(server: &Arc<RegionServer>, parameter: &pb::FlushRegionParameter) -> Result<()> {
     let region = RegionInfo::from_pb(&parameter.region)?;
     server.flush_region(region.encoded_name(), &parameter.column_family).map(|_| ())
 }
 
 /// Regions with something to send to a peer are refused here (`refused.rs`), so the server has no part in replication.
 /// HBase's master repeats the procedure until every server has taken it.
-fn refresh_peer(parameter: &RefreshPeerParameter) {
+fn refresh_peer(parameter: &pb::RefreshPeerParameter) {
     tracing::info!(
         peer = parameter.peer_id,
-        change = parameter.change,
+        change = parameter.r#type().as_str_name(),
         "a replication peer was changed; regions of this server have nothing to send"
     );
 }
 
 /// Leaves the replication queue of a dead server to servers of HBase. The master lists the queues again afterwards, and
 /// asks other servers for what is left; after an error it would ask this one forever.
-fn leave_queue(server: &RegionServer, parameter: &ClaimReplicationQueueParameter) {
+fn leave_queue(server: &RegionServer, parameter: &pb::ClaimReplicationQueueRemoteParameter) {
     tracing::warn!(
         queue = parameter.queue,
         "a replication queue of a dead server is left to servers of HBase, as this one sends nothing to peers"
@@ -211,8 +139,7 @@ fn result_of(server: &RegionServer, run: &RunOrder, result: Result<()>) -> pb::R
     use pb::remote_procedure_result::Status;
     let error = result.err().map(|error| {
         let exception = errors::to_rpc(&error);
-        let is_of_snapshot =
-            error.kind() == ErrorKind::Corrupt && run.class.ends_with("SnapshotVerifyCallable");
+        let is_of_snapshot = error.kind() == ErrorKind::Corrupt && run.class == class::VERIFY_SNAPSHOT;
         let class = if is_of_snapshot { CORRUPTED_SNAPSHOT } else { &*exception.class };
         let generic = pb::GenericExceptionMessage {
             class_name: Some(class.to_string()),
