@@ -10,14 +10,14 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{Condvar, DirEntry, FileSystem, Mutex, join_thread, spawn_thread};
+use halcyon_env::{DirEntry, FileSystem, Mutex};
 use halcyon_schema::layout;
 use tracing::{info, warn};
 
+use crate::chore::{Chore, Pauses};
 use crate::descriptors::list;
 use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
@@ -35,7 +35,7 @@ const BARRIERS_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// A run holds `seen`, so that runs follow each other.
 pub(crate) struct Cleaner {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    chore: Chore,
 }
 
 /// The files that a path is among.
@@ -55,20 +55,19 @@ struct Shared {
     seen: Mutex<Seen>,
     /// In `monotonic_ns`; at first when the cleaner began.
     barriers_cleaned_ns: Mutex<u64>,
-    stopping: Mutex<bool>,
-    wake: Condvar,
+    pauses: Arc<Pauses>,
 }
 
 impl Cleaner {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Cleaner> {
-        let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
+        let (seen, pauses) = (Mutex::default(), Arc::<Pauses>::default());
         let barriers_cleaned_ns = Mutex::new(core.env.clock.monotonic_ns());
-        let shared = Arc::new(Shared { core, engine, seen, barriers_cleaned_ns, stopping, wake });
-        let thread = spawn_thread("master-cleaner", {
+        let shared = Arc::new(Shared { core, engine, seen, barriers_cleaned_ns, pauses });
+        let chore = Chore::start("master-cleaner", shared.pauses.clone(), {
             let shared = shared.clone();
             move || shared.work()
         })?;
-        Ok(Cleaner { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Cleaner { shared, chore })
     }
 
     /// One run, now. False if the chore is turned off.
@@ -77,30 +76,13 @@ impl Cleaner {
     }
 
     pub(crate) fn stop(&self) {
-        *self.shared.stopping.lock() = true;
-        self.shared.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = join_thread(thread);
-        }
-    }
-}
-
-impl Drop for Cleaner {
-    fn drop(&mut self) {
-        self.stop();
+        self.chore.stop();
     }
 }
 
 impl Shared {
     fn work(&self) {
-        let mut stopping = self.stopping.lock();
-        while !*stopping {
-            self.wake.wait_for(&mut stopping, self.core.settings.cleaner_period);
-            if *stopping {
-                return;
-            }
-            drop(stopping);
+        while self.pauses.pause(Some(self.core.settings.cleaner_period)) {
             if let Err(error) = scan_catalog(&self.core, &self.engine) {
                 warn!(%error, "parents of splits and merges could not be looked for");
             }
@@ -113,7 +95,6 @@ impl Shared {
             if let Err(error) = self.clean_barriers_if_due() {
                 warn!(%error, "replication barriers could not be cleaned");
             }
-            stopping = self.stopping.lock();
         }
     }
 

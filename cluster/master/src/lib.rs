@@ -40,6 +40,7 @@ mod balancer;
 mod balancer_runs;
 mod balancing;
 mod bootstrap;
+mod chore;
 mod cleaner;
 mod descriptors;
 mod errors;

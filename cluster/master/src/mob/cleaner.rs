@@ -7,17 +7,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
-use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_schema::{MobFileName, MobFileRefs, RegionInfo, TableDescriptor, TableName, layout};
 use tracing::{info, warn};
 
 use super::archive::archive_files;
 use super::{families, files_of};
+use crate::chore::{Chore, Pauses};
 use crate::descriptors::list;
 use crate::state::{MasterState, TableState};
 
@@ -49,43 +48,24 @@ impl Default for MobChoreSettings {
 }
 
 /// The chores and their thread.
-pub(crate) struct MobChores {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct MobChores(Chore);
 
 /// When links to which nothing refers were first seen, in `monotonic_ns`: a restore may be about to make what needs them.
 pub(crate) type UnusedLinks = HashMap<PathBuf, u64>;
 
 struct Shared {
     core: Arc<MasterState>,
-    stopping: Mutex<bool>,
-    wake: Condvar,
+    pauses: Arc<Pauses>,
 }
 
 impl MobChores {
     pub(crate) fn start(core: Arc<MasterState>) -> Result<MobChores> {
-        let shared = Arc::new(Shared { core, stopping: Mutex::new(false), wake: Condvar::new() });
-        let thread = spawn_thread("master-mob", {
-            let shared = shared.clone();
-            move || shared.work()
-        })?;
-        Ok(MobChores { shared, thread: Mutex::new(Some(thread)) })
+        let shared = Shared { core, pauses: Arc::default() };
+        Ok(MobChores(Chore::start("master-mob", shared.pauses.clone(), move || shared.work())?))
     }
 
     pub(crate) fn stop(&self) {
-        *self.shared.stopping.lock() = true;
-        self.shared.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = join_thread(thread);
-        }
-    }
-}
-
-impl Drop for MobChores {
-    fn drop(&mut self) {
-        self.stop();
+        self.0.stop();
     }
 }
 
@@ -104,7 +84,7 @@ impl Shared {
             .min()
             .unwrap_or(Duration::from_secs(3600))
             .min(Duration::from_secs(60));
-        while self.waits(pause) {
+        while self.pauses.pause(Some(pause)) {
             if is_due(cleaned_ns, settings.cleaner_period) {
                 cleaned_ns = now_ns();
                 clean(&self.core, &mut unused_links);
@@ -114,15 +94,6 @@ impl Shared {
                 self.compact_all();
             }
         }
-    }
-
-    /// False once the master stops.
-    fn waits(&self, time: Duration) -> bool {
-        let mut stopping = self.stopping.lock();
-        if !*stopping {
-            self.wake.wait_for(&mut stopping, time);
-        }
-        !*stopping
     }
 
     /// HBase: `MobFileCompactionChore`.
@@ -161,7 +132,7 @@ impl Shared {
             if left.is_empty() {
                 return true; // nobody waits for the last ones
             }
-            if !self.waits(BATCH_LOOK_PERIOD) {
+            if !self.pauses.pause(Some(BATCH_LOOK_PERIOD)) {
                 return false;
             }
             running.retain(|region| {

@@ -12,15 +12,15 @@ mod settings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
+use halcyon_env::Mutex;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName, parse_region_name};
 use tracing::{debug, info};
 
+use crate::chore::{Chore, Pauses};
 use crate::procedure::{Engine, MergeRegions, Procedure, ProcedureView, Resource, SplitRegion, Submission};
 use crate::service;
 use crate::state::{MasterState, RegionState, TableState};
@@ -35,33 +35,25 @@ pub use settings::NormalizerSettings;
 /// The queue has a lock of its own, which is not held while a table is looked at.
 pub(crate) struct Normalizer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    chore: Chore,
 }
 
 struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
-    state: Mutex<State>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct State {
     /// Tables to be looked at, each once: there are no more than tables.
-    queue: Vec<TableName>,
-    stopping: bool,
-    /// Not before then is the next plan carried out, in `monotonic_ns`.
-    free_ns: u64,
+    queue: Mutex<Vec<TableName>>,
+    pauses: Arc<Pauses>,
 }
 
 impl Normalizer {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Normalizer> {
-        let shared = Arc::new(Shared { core, engine, state: Mutex::default(), wake: Condvar::new() });
-        let thread = spawn_thread("master-normalizer", {
+        let shared = Arc::new(Shared { core, engine, queue: Mutex::default(), pauses: Arc::default() });
+        let chore = Chore::start("master-normalizer", shared.pauses.clone(), {
             let shared = shared.clone();
             move || shared.work()
         })?;
-        Ok(Normalizer { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Normalizer { shared, chore })
     }
 
     /// Has these tables looked at before those that wait; those that are not enabled are left out. False if the normalizer is
@@ -71,18 +63,7 @@ impl Normalizer {
     }
 
     pub(crate) fn stop(&self) {
-        self.shared.state.lock().stopping = true;
-        self.shared.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = join_thread(thread);
-        }
-    }
-}
-
-impl Drop for Normalizer {
-    fn drop(&mut self) {
-        self.stop();
+        self.chore.stop();
     }
 }
 
@@ -90,32 +71,31 @@ impl Shared {
     fn work(&self) {
         let period_ns = u64::try_from(self.core.settings.normalizer.period.as_nanos()).unwrap_or(u64::MAX);
         let mut next_ns = self.now_ns().saturating_add(period_ns);
+        // When the next plan may be carried out, in `monotonic_ns`.
+        let mut free_ns = 0;
         loop {
-            let table = {
-                let mut state = self.state.lock();
-                if state.stopping {
+            if let Some(table) = self.next_table() {
+                if !self.normalize(&table, &mut free_ns) {
                     return;
                 }
-                if state.queue.is_empty() && (period_ns == 0 || self.now_ns() < next_ns) {
-                    let wait = Duration::from_nanos(next_ns.saturating_sub(self.now_ns()));
-                    if period_ns == 0 {
-                        self.wake.wait(&mut state);
-                    } else {
-                        self.wake.wait_for(&mut state, wait);
-                    }
-                    continue;
-                }
-                (!state.queue.is_empty()).then(|| state.queue.remove(0))
-            };
-            match table {
-                Some(table) => self.normalize(&table),
-                None => {
-                    next_ns = self.now_ns().saturating_add(period_ns);
-                    let tables = self.core.tables.read().by_name.keys().cloned().collect();
-                    self.ask(tables, false);
-                }
+                continue;
             }
+            let left = Duration::from_nanos(next_ns.saturating_sub(self.now_ns()));
+            if period_ns == 0 || !left.is_zero() {
+                if !self.pauses.pause((period_ns > 0).then_some(left)) {
+                    return;
+                }
+                continue;
+            }
+            next_ns = self.now_ns().saturating_add(period_ns);
+            let tables = self.core.tables.read().by_name.keys().cloned().collect();
+            self.ask(tables, false);
         }
+    }
+
+    fn next_table(&self) -> Option<TableName> {
+        let mut queue = self.queue.lock();
+        (!queue.is_empty()).then(|| queue.remove(0))
     }
 
     fn now_ns(&self) -> u64 {
@@ -134,24 +114,26 @@ impl Shared {
             tables.by_name.get(name).is_some_and(|entry| entry.state == TableState::Enabled)
         };
         let tables: Vec<TableName> = tables.into_iter().filter(is_enabled).collect();
-        let mut state = self.state.lock();
-        let queued = std::mem::take(&mut state.queue);
+        let mut queue = self.queue.lock();
+        let queued = std::mem::take(&mut *queue);
         let (front, back) = if is_first { (tables, queued) } else { (queued, tables) };
         for table in front.into_iter().chain(back) {
-            if !state.queue.contains(&table) {
-                state.queue.push(table);
+            if !queue.contains(&table) {
+                queue.push(table);
             }
         }
-        self.wake.notify_all();
+        drop(queue);
+        self.pauses.wake();
         true
     }
 
-    fn normalize(&self, table: &TableName) {
+    /// False once the master stops.
+    fn normalize(&self, table: &TableName, free_ns: &mut u64) -> bool {
         let plans = self.plans(table);
         debug!(%table, plans = plans.len(), "the normalizer has looked at a table");
         for plan in plans {
-            if !self.wait_for_turn(plan.size_mb()) {
-                return;
+            if !self.wait_for_turn(plan.size_mb(), free_ns) {
+                return false;
             }
             let size_mb = plan.size_mb();
             let procedure: std::result::Result<Box<dyn Procedure>, RpcError> = match plan {
@@ -170,26 +152,26 @@ impl Shared {
                 Err(error) => info!(%table, %error, "a plan of the normalizer cannot be carried out"),
             }
         }
+        true
     }
 
     /// Waits until a plan of this size may begin. False if the master stops.
-    fn wait_for_turn(&self, size_mb: u64) -> bool {
+    fn wait_for_turn(&self, size_mb: u64, free_ns: &mut u64) -> bool {
         let bytes_max = self.core.settings.normalizer.bytes_per_second_max;
         // Below a megabyte HBase takes no limit for meant.
         let mb_max = if bytes_max < 1_000_000 { u64::MAX } else { bytes_max / 1_000_000 };
-        let mut state = self.state.lock();
         loop {
-            if state.stopping {
+            let left = Duration::from_nanos(free_ns.saturating_sub(self.now_ns()));
+            // Also where nothing is left to wait for: a master that stops begins no more.
+            if !self.pauses.pause(Some(left)) {
                 return false;
             }
             let now_ns = self.now_ns();
-            if now_ns >= state.free_ns {
+            if now_ns >= *free_ns {
                 let ns = u128::from(size_mb.max(1)) * 1_000_000_000 / u128::from(mb_max);
-                state.free_ns = now_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX));
+                *free_ns = now_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX));
                 return true;
             }
-            let wait = Duration::from_nanos(state.free_ns - now_ns);
-            self.wake.wait_for(&mut state, wait);
         }
     }
 

@@ -8,12 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSubject, QuotaTable};
-use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableName};
 use pb::SpaceViolationPolicy;
@@ -23,6 +21,7 @@ use tracing::{info, warn};
 use super::numbers::count_quotas;
 use super::snapshots::{self, SnapshotSizes};
 use super::{delete_snapshot, exists, read, reload, state_of, tables_by_namespace, write};
+use crate::chore::{Chore, Pauses};
 use crate::procedure::{DisableTable, EnableTable, Engine, Procedure, Submission};
 use crate::state::{MasterState, TableState};
 
@@ -243,63 +242,37 @@ pub(super) fn release(core: &MasterState, table: &QuotaTable, subject: &QuotaSub
 }
 
 /// The thread that looks. *Thread safety*: all methods from any thread.
-pub(crate) struct Observer {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Observer(Chore);
 
 struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
-    stopping: Mutex<bool>,
-    wake: Condvar,
+    pauses: Arc<Pauses>,
 }
 
 impl Observer {
     /// No thread runs while quotas are off.
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Observer> {
-        let is_enabled = core.settings.quotas.enabled;
-        let shared = Arc::new(Shared { core, engine, stopping: Mutex::new(false), wake: Condvar::new() });
-        let thread = is_enabled
-            .then(|| {
-                let shared = shared.clone();
-                spawn_thread("quota-observer", move || shared.work())
-            })
-            .transpose()?;
-        Ok(Observer { shared, thread: Mutex::new(thread) })
+        if !core.settings.quotas.enabled {
+            return Ok(Observer(Chore::none()));
+        }
+        let shared = Shared { core, engine, pauses: Arc::default() };
+        Ok(Observer(Chore::start("quota-observer", shared.pauses.clone(), move || shared.work())?))
     }
 
     pub(crate) fn stop(&self) {
-        *self.shared.stopping.lock() = true;
-        self.shared.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = join_thread(thread);
-        }
-    }
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        self.stop();
+        self.0.stop();
     }
 }
 
 impl Shared {
     fn work(&self) {
-        let mut stopping = self.stopping.lock();
-        while !*stopping {
-            self.wake.wait_for(&mut stopping, self.core.settings.quotas.observer_period);
-            if *stopping {
-                return;
-            }
-            drop(stopping);
+        while self.pauses.pause(Some(self.core.settings.quotas.observer_period)) {
             let begun_ns = self.now_ns();
             match self.look() {
                 Ok(()) => self.core.quotas.observer_times.record(self.now_ns() - begun_ns, 1),
                 Err(error) => warn!(%error, "space quotas could not be compared with what tables use"),
             }
-            stopping = self.stopping.lock();
         }
     }
 
