@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A cluster of Halcyon: two masters, region servers, on ZooKeeper and HDFS. A Java client reads and writes a table; it knows each
 # answer (MixedLoad.java): it may see no error, no lost row and no increment that was done twice. Meanwhile regions move, region
-# servers are killed and frozen, and the active master is killed.
+# servers are killed and frozen, one of their threads is held, and the active master is killed.
 #   own-load.sh
-# MOVES, KILLS, FREEZES, MASTERS   how often, default 2, 5, 3 and 3; MOVES are of all regions to one server and back to the others
+# MOVES, KILLS, FREEZES, STUCK, MASTERS   how often, default 2, 5, 3, 2 and 3; MOVES are of all regions to one server and back to the
+#          others; STUCK are event loops that are held, first for a part of halcyon.regionserver.progress.timeout and then for good
 # HBASE    region servers of HBase 2.6.4 among those of Halcyon, default 0
 # SERVERS  region servers of Halcyon, default 3
 # ROWS     rows of the table, default 100000
@@ -12,13 +13,14 @@ set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-own-load}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-3}" MASTERS="${MASTERS:-3}" SERVERS="${SERVERS:-3}" HBASE="${HBASE:-0}"
-ROWS="${ROWS:-100000}" FREEZE_SECONDS=20
+MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-3}" STUCK="${STUCK:-2}" MASTERS="${MASTERS:-3}" SERVERS="${SERVERS:-3}" HBASE="${HBASE:-0}"
+ROWS="${ROWS:-100000}" FREEZE_SECONDS=20 PROGRESS_SECONDS=15
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
 client26_classes
-trap 'client_end; cluster down' EXIT
+HOLDER=""
+trap 'client_end; [ -z "$HOLDER" ] || kill "$HOLDER" 2> /dev/null || true; cluster down' EXIT
 trap 'exit 143' TERM INT
 
 active() { # the process of the active master
@@ -47,11 +49,22 @@ recovery() { # recovery WHAT SERVER BEGUN_NS: waits until meta has all regions o
   wait_for 120 is_open load
   echo "$1: regions open elsewhere after $((($(date +%s%N) - $3) / 1000000)) ms; $(tail -n 1 "$CLUSTER_DIR/client.log")"
 }
+hold() { # hold PROCESS THREAD SECONDS: one thread of a server stands still
+  : > "$CLUSTER_DIR/holder"
+  "$HERE/hold_thread.py" "$(cluster server "$1")" "$2" "$3" > "$CLUSTER_DIR/holder" &
+  HOLDER=$!
+  wait_for 5 grep -q '^held' "$CLUSTER_DIR/holder"
+}
+held_until() { # held_until released|ended
+  wait "$HOLDER" || fail "the thread could not be held"
+  HOLDER=""
+  grep -q "^$1" "$CLUSTER_DIR/holder" || fail "the held thread was not $1: $(tr '\n' ' ' < "$CLUSTER_DIR/holder")"
+}
 
-properties=()
+properties=(--property "halcyon.regionserver.progress.timeout=${PROGRESS_SECONDS}000")
 for kind in "" read. write.; do properties+=(--property "hbase.rpc.${kind}timeout=10000"); done
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons "$SERVERS" --hregionservers "$HBASE" "${properties[@]}" \
-  --property dfs.client.socket-timeout=60000 --seconds $((900 + (MOVES + KILLS + FREEZES + MASTERS) * 300)) > /dev/null
+  --property dfs.client.socket-timeout=60000 --seconds $((900 + (MOVES + KILLS + FREEZES + STUCK + MASTERS) * 300)) > /dev/null
 ZK="$(setting_of zookeeper)"
 client_start
 echo "the client works; the active master is $(active)"
@@ -91,6 +104,26 @@ for ((n = 0; n < FREEZES; n++)); do
   goes_on
   client_works
 done
+for ((n = 0; n < STUCK; n++)); do
+  name="halcyon$((n % SERVERS + 1))" thread="network-$((n % 2))"
+  before="$(name_of "$name")"
+  move_half load "$before"
+  hold "$name" "$thread" $((PROGRESS_SECONDS / 2))
+  held_until released
+  goes_on
+  ! is_dead "$before" || fail "$name was declared dead, although its thread stood still for half of the limit only"
+  begun="$(date +%s%N)"
+  hold "$name" "$thread" $((PROGRESS_SECONDS * 4))
+  wait_for $((PROGRESS_SECONDS * 3)) is_dead "$before"
+  held_until ended
+  grep -q "its thread $thread has not come round for ${PROGRESS_SECONDS}s" "$CLUSTER_DIR/$name/log" || fail "$name did not say that $thread is stuck"
+  recovery "$thread of $name held" "$before" "$begun"
+  wait_for 60 has_ended "$name"
+  cluster start "$name"
+  wait_for 60 has_another "$name" "$before"
+  goes_on
+  client_works
+done
 for ((n = 0; n < MASTERS; n++)); do
   name="$(active)"
   begun="$(date +%s%N)"
@@ -104,4 +137,4 @@ for ((n = 0; n < MASTERS; n++)); do
 done
 wait_for 60 is_whole
 client_verdict
-echo "own-load: $MOVES moves, $KILLS kills, $FREEZES freezes, $MASTERS kills of the active master"
+echo "own-load: $MOVES moves, $KILLS kills, $FREEZES freezes, $STUCK stuck threads, $MASTERS kills of the active master"
