@@ -52,6 +52,7 @@
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
+# make bench-full-wals  how long recoveries take with and without a limit of the WALs; TIMES="ms ..."
 # make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
 # make own-clients   HBase's clients, LoadTestTool, PerformanceEvaluation and YCSB against three region servers; PARTS="compat load pe ycsb"
 # make bench-servers  puts, batches and gets at 1, 2 and 3 region servers, Halcyon beside HBase; BENCH="options of hdfs-side-by-side.sh"
@@ -108,7 +109,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -285,6 +286,9 @@ replace-master: build
 bench-cold-start: build
 	HALCYON="$(HALCYON)" testing/bench/cold-start.sh
 
+bench-full-wals: build
+	HALCYON="$(HALCYON)" testing/bench/full-wals.sh $(TIMES)
+
 file-tracker-test: build
 	HALCYON="$(HALCYON)" testing/compat/file-tracker.sh
 	HALCYON="$(HALCYON)" testing/compat/file-tracker.sh --root
@@ -295,6 +299,7 @@ merge-test: build
 mob-test: build
 	HALCYON="$(HALCYON)" testing/compat/mob.sh
 	HALCYON="$(HALCYON)" testing/compat/mob.sh --root
+	HALCYON="$(HALCYON)" testing/compat/mob.sh --export
 
 encryption-test: build
 	HALCYON="$(HALCYON)" testing/compat/encryption.sh

@@ -3,6 +3,8 @@
 #   mob.sh            starts a Halcyon and compares; about a minute
 #   mob.sh --hbase    starts an HBase and writes the file anew
 #   mob.sh --root     one root directory under HBase, Halcyon, HBase and Halcyon again: each reads what the one before has written
+#   mob.sh --export   snapshots go by HBase's ExportSnapshot from Halcyon to HBase, and from there to another Halcyon; each time the
+#                     directory that they came from is removed, and tables are made of them
 # HALCYON     the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # MOB_DIR     data and logs, default a fresh directory that is removed after success
 set -euo pipefail
@@ -24,6 +26,17 @@ same() { # same WHAT BEFORE AFTER
   diff "$DIR/$2.dump" "$DIR/$3.dump" > "$DIR/$3.diff" || { echo "FAILED: $1, see $DIR/$3.diff" >&2; head -n 10 "$DIR/$3.diff" | cut -c 1-300 >&2; exit 1; }
   echo "$1: $(grep -c '^cell ' "$DIR/$3.dump") cells are the same"
 }
+export_all() { # export_all FROM TO SNAPSHOT...
+  local from="$1" to="$2" name
+  shift 2
+  for name in "$@"; do
+    timeout 300 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$TOOLS_LIB/*" org.apache.hadoop.hbase.snapshot.ExportSnapshot \
+      -D mapreduce.framework.name=local -D "hadoop.tmp.dir=$DIR/mapreduce" -D "hbase.rootdir=file://$from" -D fs.defaultFS=file:/// \
+      --snapshot "$name" --copy-to "file://$to" --mappers 1 > "$DIR/export.log" 2>&1 < /dev/null ||
+      { tail -n 20 "$DIR/export.log" >&2; echo "FAILED: the export of $name" >&2; exit 1; }
+  done
+}
+cells() { mobs dump "$1" "$2" | grep '^cell '; }
 
 case "${1:-}" in
   --hbase)
@@ -56,6 +69,37 @@ case "${1:-}" in
     mobs dump "$ZK" "$ROOT" > "$DIR/end.dump"
     same "back in Halcyon" again end
     mobs work "$ZK" "$ROOT"
+    server_stop
+    ;;
+  --export)
+    TOOLS_LIB="${HALCYON_HBASE_TOOLS_LIB:-$HOME/.cache/halcyon/hbase-tools-lib-2.6.4}"
+    [ -n "${HALCYON_HBASE_TOOLS_LIB:-}" ] || maven_jars "$HERE/../cluster/tools/pom.xml" "$TOOLS_LIB"
+    FIRST="$DIR/first/data" SECOND="$DIR/second/data" THIRD="$DIR/third/data"
+    mkdir -p "$FIRST" "$SECOND" "$THIRD"
+    server_start "$FIRST" "$DIR/first.log"
+    mobs fill "$ZK" "$FIRST"
+    mobs work "$ZK" "$FIRST"
+    mapfile -t snapshots < <(mobs snapshot "$ZK" "$FIRST" e)
+    cells "$ZK" "$FIRST" > "$DIR/first.dump"
+    hbase_start "$DIR/hbase" "$SECOND"
+    export_all "$FIRST" "$SECOND" "${snapshots[@]}"
+    server_stop
+    rm -r "$DIR/first"
+    mobs clone "$HBASE_ZK" "$SECOND" e
+    cells "$HBASE_ZK" "$SECOND" > "$DIR/second.dump"
+    same "${#snapshots[@]} snapshots of Halcyon in HBase" first second
+    mobs alter "$HBASE_ZK" "$SECOND"
+    mapfile -t snapshots < <(mobs snapshot "$HBASE_ZK" "$SECOND" f)
+    cells "$HBASE_ZK" "$SECOND" > "$DIR/altered.dump"
+    server_start "$THIRD" "$DIR/third.log"
+    export_all "$SECOND" "$THIRD" "${snapshots[@]}"
+    mobs stop "$HBASE_ZK" "$SECOND"
+    hbase_stop
+    rm -r "$DIR/second"
+    mobs clone "$ZK" "$THIRD" f
+    cells "$ZK" "$THIRD" > "$DIR/third.dump"
+    same "${#snapshots[@]} snapshots of HBase in Halcyon" altered third
+    mobs alter "$ZK" "$THIRD"
     server_stop
     ;;
   *)

@@ -324,6 +324,19 @@ impl RegionServer {
         self.resources.logs.rounds()
     }
 
+    /// How many bytes the WALs may have before regions are flushed for that; `None` if there is no limit.
+    pub fn wal_bytes_max(&self) -> Option<u64> {
+        self.resources.logs.bytes_max()
+    }
+
+    /// Keeps the WALs so small that the other servers of the cluster, which are so many now, recover them within
+    /// `halcyon.regionserver.recovery.time`.
+    pub fn limit_recovery(&self, others_count: impl Fn() -> usize + Send + Sync + 'static) {
+        let settings = self.settings();
+        let rate = settings.recovery_bytes_per_second;
+        self.resources.logs.limit_recovery(settings.recovery_time, rate, Box::new(others_count));
+    }
+
     /// Looks at the threads of the WALs, of flushes and of the master's orders. Returns those that have work and have not come on
     /// with it since the last look, the longest first. To be asked once in each `period`.
     pub fn look_at_threads(&self, period: Duration) -> Vec<StuckThread> {

@@ -14,6 +14,7 @@ mod multi;
 mod nonces;
 mod peer;
 mod quotas;
+mod recovery_time;
 mod remote;
 mod replicas;
 mod replication;

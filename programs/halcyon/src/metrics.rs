@@ -243,6 +243,11 @@ impl ServerMetrics {
         let help = "WAL syncs that were late and were tried in the next file too";
         out.counter("wal_late_syncs", None, help, stats.wal.late_syncs)?;
         out.counter("wal_syncs", None, "WAL syncs", stats.wal.syncs)?;
+        let help = "Bytes of WAL files that a recovery would read";
+        out.gauge("wal_files_bytes", None, help, stats.wal.files_bytes)?;
+        let help = "With more bytes of WAL files regions are flushed; 0: there is no limit";
+        let bytes_max = self.0.region_server.wal_bytes_max().unwrap_or(0);
+        out.gauge("wal_files_bytes_max", None, help, bytes_max)?;
         let seconds = stats.wal.sync_ns_total as f64 / 1e9;
         let mut family = out.0.encode_descriptor(
             "wal_sync",

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Membership, Seen};
@@ -164,6 +164,14 @@ async fn serve(
     kept.has_znode(znode);
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
+    let (live, last_count) = (zookeeper.view().region_servers.clone(), AtomicUsize::new(0));
+    started.region_server.limit_recovery(move || {
+        // While ZooKeeper does not answer, there are as many as before.
+        if let Some(servers) = live.present() {
+            last_count.store(servers.len().saturating_sub(1), Ordering::Relaxed);
+        }
+        last_count.load(Ordering::Relaxed)
+    });
     let work = Arc::new(BarrierWork::new(Arc::clone(&started.region_server)));
     zookeeper.take_part(&name, work, Handle::current());
     let surroundings = Member {

@@ -5,7 +5,7 @@
 //! not counted: nothing is lost with them, and a region without user edits would never be flushed for their
 //! sake (HBase: `SequenceIdAccounting`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,8 @@ impl Wal {
         RollOutcome { new_file, old_file, archived: self.archive() }
     }
 
-    fn current_bytes(&self) -> u64 {
+    /// Bytes of the file that takes appends now, with what is not written yet.
+    pub fn current_bytes(&self) -> u64 {
         self.counters.file_bytes() + self.buffered_bytes() as u64
     }
 
@@ -209,16 +210,22 @@ impl Wal {
         self.strike_out(region, SeqId::MAX);
     }
 
-    /// If there are more files than `files_count_max`: the regions to flush so that the oldest can go.
-    pub fn regions_holding_oldest(&self) -> Vec<Vec<u8>> {
+    /// The regions to flush so that the oldest files can go: the oldest one if there are more than `files_count_max`, and as many
+    /// as it takes until all files together have no more than `bytes_max`. The current file cannot go without a roll.
+    pub fn regions_holding_oldest(&self, bytes_max: u64) -> Vec<Vec<u8>> {
+        let current_bytes = self.current_bytes();
         let files = self.files.lock();
-        if files.count() < self.config.files_count_max {
-            return Vec::new();
+        let mut bytes = current_bytes + files.bytes();
+        let is_one_too_many = files.count() >= self.config.files_count_max;
+        let mut regions = BTreeSet::new();
+        for (at, file) in files.closed.iter().enumerate() {
+            if bytes <= bytes_max && !(is_one_too_many && at == 0) {
+                break;
+            }
+            regions.extend(file.unflushed.keys().map(|region| region.to_vec()));
+            bytes -= file.bytes;
         }
-        let Some(oldest) = files.closed.front() else { return Vec::new() };
-        let mut regions: Vec<Vec<u8>> = oldest.unflushed.keys().map(|region| region.to_vec()).collect();
-        regions.sort();
-        regions
+        regions.into_iter().collect()
     }
 
     /// Path of the file that takes appends now.

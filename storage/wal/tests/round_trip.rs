@@ -105,19 +105,19 @@ fn flushed_logs_go_to_the_archive() {
     append(&wal, b"aaaa", 1, Durability::SyncWal, &done);
     append(&wal, b"bbbb", 2, Durability::SyncWal, &done);
     wal.drive();
-    assert!(wal.regions_holding_oldest().is_empty());
+    assert!(wal.regions_holding_oldest(u64::MAX).is_empty());
     let first = wal.roll().unwrap();
     assert!(first.archived.is_empty());
     append(&wal, b"aaaa", 3, Durability::SyncWal, &done);
-    assert_eq!(wal.regions_holding_oldest(), [b"aaaa", b"bbbb"]);
+    assert_eq!(wal.regions_holding_oldest(u64::MAX), [b"aaaa", b"bbbb"]);
     wal.flushed(b"aaaa", SeqId::new(1));
-    assert_eq!(wal.regions_holding_oldest(), [b"bbbb"]);
+    assert_eq!(wal.regions_holding_oldest(u64::MAX), [b"bbbb"]);
     let second = wal.roll().unwrap();
     assert!(second.archived.is_empty());
     wal.region_closed(b"bbbb");
     let name = first.old_file.file_name().unwrap();
     assert_eq!(wal.archive(), [config.archive_dir.join(name)]);
-    assert_eq!(wal.regions_holding_oldest(), [b"aaaa"]);
+    assert_eq!(wal.regions_holding_oldest(u64::MAX), [b"aaaa"]);
     wal.flushed(b"aaaa", SeqId::new(2));
     assert!(wal.archive().is_empty());
     wal.close().unwrap();
@@ -140,6 +140,36 @@ fn flushed_logs_go_to_the_archive() {
     let refused = wal.append(&entry, Durability::SyncWal, Box::new(|_| unreachable!("never told")));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Stopping);
     assert_eq!(done.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn files_that_are_too_much_for_a_recovery_are_held_by_regions() {
+    let scratch = Scratch::new("too-much");
+    let mut config = scratch.config();
+    config.sync_mode = SyncMode::Written;
+    let wal = Wal::open(Env::real(), config).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut files_bytes = Vec::new();
+    for (seq, region) in (1..).zip([b"aaaa", b"bbbb", b"cccc", b"aaaa"]) {
+        append(&wal, region, seq, Durability::SyncWal, &done);
+        wal.drive();
+        files_bytes.push(wal.current_bytes());
+        if seq < 4 {
+            wal.roll().unwrap();
+        }
+    }
+    let all = wal.stats().files_bytes;
+    assert!(files_bytes.iter().sum::<u64>() <= all, "with the trailers of those that are closed");
+    assert!(wal.regions_holding_oldest(all).is_empty());
+    assert_eq!(wal.regions_holding_oldest(all - 1), [b"aaaa"]);
+    let closed_bytes = (all - files_bytes[3]) / 3;
+    assert_eq!(wal.regions_holding_oldest(all - closed_bytes - 1), [b"aaaa", b"bbbb"]);
+    assert_eq!(wal.regions_holding_oldest(0), [b"aaaa", b"bbbb", b"cccc"]);
+    wal.flushed(b"bbbb", SeqId::new(2));
+    assert_eq!(wal.regions_holding_oldest(0), [b"aaaa", b"cccc"]);
+    assert_eq!(wal.archive().len(), 1, "also when an older file has to stay");
+    assert!(wal.stats().files_bytes < all && wal.regions_holding_oldest(all - 1).is_empty());
+    wal.close().unwrap();
 }
 
 #[test]

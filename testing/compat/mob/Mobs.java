@@ -1,8 +1,11 @@
 // What a client of HBase sees of tables with MOB families, and what is in the root directory then, a line each.
 //
 //   java -cp JARS Mobs.java answers ZOOKEEPER ROOT     all of it, once
-//   java -cp JARS Mobs.java fill|work ZOOKEEPER ROOT   makes tables and snapshots; changes them
+//   java -cp JARS Mobs.java fill|work ZOOKEEPER ROOT   makes tables and snapshots; changes them, with further snapshots
+//   java -cp JARS Mobs.java alter ZOOKEEPER ROOT       compacts the tables, and writes more
 //   java -cp JARS Mobs.java dump ZOOKEEPER ROOT        every version of every cell of the tables "m*", as a client reads it
+//   java -cp JARS Mobs.java snapshot|clone ZOOKEEPER ROOT PREFIX   takes a snapshot of each table "m*", with this before its name, and
+//                                                      prints their names; makes tables of such snapshots
 //   java -cp JARS Mobs.java clean ZOOKEEPER ROOT       of a server that cleans each second: CompactType.MOB, and what goes when
 //   java -cp JARS Mobs.java stop ZOOKEEPER ROOT        stops the cluster
 
@@ -65,8 +68,11 @@ public class Mobs {
       case "answers": answers(); break;
       case "fill": fill(); break;
       case "work": work(); break;
+      case "alter": alter(); break;
       case "dump": dump(); break;
       case "clean": clean(); break;
+      case "snapshot": snapshot(args[3]); break;
+      case "clone": cloned(args[3]); break;
       case "stop": admin.shutdown(); break;
       default: throw new IllegalArgumentException(args[0]);
     }
@@ -694,7 +700,7 @@ public class Mobs {
     put("m2", "unflushed", M, "q", 1, value(6, 6000));
   }
 
-  static void work() throws Exception {
+  static void alter() throws Exception {
     for (String name : new String[] {"m1", "m2", "m3"}) {
       String before = scan(name, all());
       compact(name, true);
@@ -702,6 +708,10 @@ public class Mobs {
       for (int row = 1; row < 6; row++) put(name, "w" + row, M, "q", 100 + row, value(row, 120 * row));
       admin.flush(table(name));
     }
+  }
+
+  static void work() throws Exception {
+    alter();
     String marker = "s" + System.currentTimeMillis();
     admin.snapshot(marker, table("m1"));
     admin.cloneSnapshot("sm1", table("m" + marker));
@@ -709,6 +719,21 @@ public class Mobs {
     admin.disableTable(table("m2"));
     admin.enableTable(table("m2"));
     put("m2", "unflushed", M, "q", 2, value(7, 7000));
+  }
+
+  static void snapshot(String prefix) throws Exception {
+    for (TableDescriptor descriptor : admin.listTableDescriptors(java.util.regex.Pattern.compile("m.*"))) {
+      String name = prefix + descriptor.getTableName().getNameAsString();
+      admin.snapshot(name, descriptor.getTableName());
+      say("%s", name);
+    }
+  }
+
+  static void cloned(String prefix) throws Exception {
+    for (SnapshotDescription snapshot : admin.listSnapshots()) {
+      String name = snapshot.getName();
+      if (name.startsWith(prefix)) admin.cloneSnapshot(name, table(name.substring(prefix.length())));
+    }
   }
 
   static void dump() throws Exception {

@@ -117,6 +117,11 @@ pub struct RegionServerSettings {
     pub wal_roll_period: Duration,
     /// With more log files than this, their regions are flushed (`hbase.regionserver.maxlogs`).
     pub wal_files_count_max: usize,
+    /// The log files are kept so small that the other servers of the cluster would read them within this time; 0: they are not
+    /// (`halcyon.regionserver.recovery.time`).
+    pub recovery_time: Duration,
+    /// How much each of them reads in a second, writing what it finds (`halcyon.regionserver.recovery.rate`).
+    pub recovery_bytes_per_second: u64,
     /// Errors of log files, one after the other, after which the log goes on in a new file
     /// (`hbase.regionserver.logroll.errors.tolerated`).
     pub wal_errors_tolerated: u32,
@@ -242,6 +247,8 @@ impl Default for RegionServerSettings {
             wal_roll_multiplier: 0.5,
             wal_roll_period: Duration::from_secs(3600),
             wal_files_count_max: 32,
+            recovery_time: Duration::from_secs(3),
+            recovery_bytes_per_second: 100_000_000,
             wal_hsync: false,
             wal_replication: 0,
             wal_storage_policy: NO_STORAGE_POLICY.to_string(),
@@ -566,6 +573,10 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Replicas of a WAL in HDFS; 0: as `dfs.replication` says.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
                 "With more WALs their regions are flushed.";
+            Restart, "halcyon.regionserver.recovery.time", "ms", Millis, recovery_time,
+                "Regions are flushed so early that the other live servers would split the WALs of this one within this time ([Cluster](CLUSTER.md#recovery-time)); 0: they are not. `halcyon regionserver` only.";
+            Restart, "halcyon.regionserver.recovery.rate", "bytes/s", Positive, recovery_bytes_per_second,
+                "How much of a WAL each of them is taken to split in a second.";
             Restart, "hbase.replication.drop.on.deleted.table", "true, false", Flag, drop_deleted_tables,
                 "Whether edits of a table that is deleted here are dropped when a replication peer does not have it. Otherwise they \
                  wait for it.";

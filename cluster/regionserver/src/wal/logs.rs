@@ -44,11 +44,25 @@ const GIVE_UP_MIN: Duration = Duration::from_millis(100);
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
+/// Files of a log that others would have to read at most are this many at least, so that several servers can read at once.
+const RECOVERY_FILES_COUNT: u64 = 4;
+/// Whatever the settings say, files may have so much.
+const RECOVERY_BYTES_MIN: u64 = 32 << 20;
+
+/// By whom and how fast the files are read if this server dies.
+struct Recovery {
+    time: Duration,
+    bytes_per_second: u64,
+    others_count: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
 pub(crate) struct Logs {
     env: Env,
     /// Configuration of the tables' log; the meta log differs in its names only.
     config: WalConfig,
     roll_period_ns: u64,
+    /// `None` without other servers, or if the files have no limit.
+    recovery: OnceLock<Recovery>,
     tables: Arc<Wal>,
     meta: OnceLock<Arc<Wal>>,
     /// Something was appended since the last drive, so that runs of reads need not look into the logs.
@@ -101,6 +115,7 @@ impl Logs {
             env,
             config,
             roll_period_ns,
+            recovery: OnceLock::new(),
             tables,
             meta: OnceLock::new(),
             written: AtomicBool::new(false),
@@ -210,19 +225,44 @@ impl Logs {
         self.all().find_map(|wal| wal.stopped())
     }
 
+    /// Keeps the files so small that other servers read them within this time, at so many bytes a second each. The first call
+    /// counts; a time of 0 is no limit.
+    pub(crate) fn limit_recovery(
+        &self,
+        time: Duration,
+        bytes_per_second: u64,
+        others_count: Box<dyn Fn() -> usize + Send + Sync>,
+    ) {
+        if !time.is_zero() {
+            self.recovery.get_or_init(|| Recovery { time, bytes_per_second, others_count });
+        }
+    }
+
+    /// How much the files of a log may have; `None` if there is no limit.
+    pub(crate) fn bytes_max(&self) -> Option<u64> {
+        let Recovery { time, bytes_per_second, others_count } = self.recovery.get()?;
+        let others_count = others_count().max(1) as u128;
+        let bytes = time.as_millis() * u128::from(*bytes_per_second) * others_count / 1000;
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX).max(RECOVERY_BYTES_MIN))
+    }
+
     /// Starts new files where size or age ask for it, and returns the regions to flush so that old files can
     /// go. *Blocking*.
     pub(crate) fn roll_if_due(&self) -> Result<Vec<String>> {
+        let file_bytes_max = self.bytes_max().map_or(u64::MAX, |bytes| bytes / RECOVERY_FILES_COUNT);
         let now_ns = self.env.clock.monotonic_ns();
         let aged = now_ns.saturating_sub(*self.rolled_ns.lock()) >= self.roll_period_ns;
         if aged {
             *self.rolled_ns.lock() = now_ns;
         }
         for wal in self.all() {
-            if aged {
+            if aged || wal.current_bytes() >= file_bytes_max {
                 wal.roll()?;
             } else {
                 wal.roll_if_needed()?;
+            }
+            if self.recovery.get().is_some() {
+                wal.archive(); // a recovery would read what is flushed as well
             }
         }
         Ok(self.holding_oldest())
@@ -243,7 +283,8 @@ impl Logs {
     }
 
     fn holding_oldest(&self) -> Vec<String> {
-        let regions = self.all().flat_map(|wal| wal.regions_holding_oldest());
+        let bytes_max = self.bytes_max().unwrap_or(u64::MAX);
+        let regions = self.all().flat_map(|wal| wal.regions_holding_oldest(bytes_max));
         regions.map(|region| String::from_utf8_lossy(&region).into_owned()).collect()
     }
 
@@ -311,6 +352,25 @@ mod tests {
         env.fs.rename(dir, Path::new("/hbase/WALs/s,1,1-splitting")).unwrap();
         assert!(logs.meta().is_err() && logs.meta.get().is_none());
         assert!(!env.fs.exists(dir).unwrap());
+    }
+
+    #[test]
+    fn files_may_have_what_the_other_servers_read_in_time() {
+        let env = SimFileSystem::new().env();
+        let settings = RegionServerSettings::default();
+        let logs = || Logs::open(env.clone(), &settings, "/w".into(), "/o".into(), "s,1,1").unwrap();
+        let (seconds, rate) = (Duration::from_secs, 100_000_000);
+        for (others_count, bytes_max) in [(0, 300_000_000), (1, 300_000_000), (9, 2_700_000_000)] {
+            let logs = logs();
+            assert_eq!(logs.bytes_max(), None);
+            logs.limit_recovery(seconds(3), rate, Box::new(move || others_count));
+            assert_eq!(logs.bytes_max(), Some(bytes_max));
+        }
+        let (none, least) = (logs(), logs());
+        none.limit_recovery(Duration::ZERO, rate, Box::new(|| 1));
+        assert_eq!(none.bytes_max(), None);
+        least.limit_recovery(Duration::from_millis(1), 1, Box::new(|| 1));
+        assert_eq!(least.bytes_max(), Some(RECOVERY_BYTES_MIN));
     }
 
     /// Nobody else waits for other machines, whatever the sync mode; every write is synced, and the next file is there.
