@@ -5,7 +5,8 @@
 # ROUNDS      of each case, default 5
 # CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved.
 #             "host": a region server is frozen with its keeper and with a DataNode, which is as silent as a machine that is lost.
-#             There are four DataNodes then, and not three. "silent": a region server is frozen with its keeper
+#             There are four DataNodes then, and not three. "silent": a region server is frozen with its keeper. "unnamed": a region is
+#             moved to a server that the master chooses
 # SETTLE      seconds between the return of a DataNode and the next round of "host", default 40: until then WALs and files have fewer
 #             copies, and a round would be about two lost hosts
 # PUBLISHED   not empty: clients are told of dead servers (hbase.status.published); default empty
@@ -154,6 +155,17 @@ round_move() {
   sh_halcyon "move '$region', '$to'" > /dev/null
   round_end "$1" move "move$2"
 }
+round_unnamed() {
+  local region before
+  region="$(regions rows | sed -n "$(($2 % REGIONS + 1))p")"
+  before="$(place_of "$region")"
+  round_begin "unnamed$2"
+  sh_halcyon "move '$region'" > /dev/null
+  wait_for 60 is_elsewhere "$region" "$before"
+  round_end "$1" unnamed "unnamed$2"
+}
+place_of() { "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'rows'" | grep -F "$1" | grep -o '"[^" ]*,[0-9]*,[0-9]\{13\}"' | sed -n 1p; }
+is_elsewhere() { local now; now="$(place_of "$1")" && [ -n "$now" ] && [ "$now" != "$2" ]; }
 
 measure() { # measure SYSTEM
   local case n it options=()

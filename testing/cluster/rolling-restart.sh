@@ -6,12 +6,16 @@
 # SERVERS  region servers, default 3
 # ROWS     rows of the table, default 50000
 # HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# YCSB     seconds for which YCSB A runs as well, longer than the restarts take; default 0. Any operation that it does not count as OK
+#          fails the test. PEERS as in testing/bench/common.sh, default ../shared/peers next to the source tree
 # HALCYON_NEXT  the binary that the processes are started with again, default HALCYON: an upgrade
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-rolling-restart}"
 FIRST="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}" NEXT="${HALCYON_NEXT:-}"
-ROUNDS="${ROUNDS:-1}" SERVERS="${SERVERS:-3}" ROWS="${ROWS:-50000}"
+ROUNDS="${ROUNDS:-1}" SERVERS="${SERVERS:-3}" ROWS="${ROWS:-50000}" YCSB="${YCSB:-0}"
+PEERS="${PEERS:-$HERE/../../../shared/peers}"
+[ "$YCSB" = 0 ] || [ -x "$PEERS/ycsb.sh" ] || { echo "no YCSB: set PEERS to the directory with ycsb.sh" >&2; exit 66; }
 [ -x "$FIRST" ] || { echo "no program at $FIRST: build it, or set HALCYON" >&2; exit 66; }
 [ -z "$NEXT" ] || [ -x "$NEXT" ] || { echo "no program at $NEXT" >&2; exit 66; }
 . "$HERE/mixed.sh"
@@ -20,7 +24,7 @@ client26_classes
 BIN="$(mktemp -d)"
 export HALCYON="$BIN/halcyon"
 ln -s "$(realpath "$FIRST")" "$HALCYON"
-trap 'client_end; cluster down; rm -rf "$BIN"' EXIT
+trap 'client_end; [ -z "$YCSB_PID" ] || pkill -TERM -P "$YCSB_PID" || true; cluster down; rm -rf "$BIN"' EXIT
 trap 'exit 143' TERM INT
 
 orders() { client26 halcyon.compat.mixed.Orders "$ZK" "$1" > "$CLUSTER_DIR/orders.log" 2>&1 || fail "$1: $(cat "$CLUSTER_DIR/orders.log")"; }
@@ -42,11 +46,29 @@ again() { # again PROCESS: stopped in order and started
   wait_for 10 exited "$1"
   cluster start "$1"
 }
+YCSB_PID="" RECORDS=20000
+ycsb() { HBASE_ZK="$ZK" CLIENT_HEAP=500m "$PEERS/ycsb.sh" "$@" -p recordcount="$RECORDS" -threads 8; }
+ycsb_start() {
+  ycsb load a -p hbase.presplit=10 -p hbase.recreate=true > "$CLUSTER_DIR/ycsb-load.log" 2>&1 || fail "YCSB could not load: $(tail -n 3 "$CLUSTER_DIR/ycsb-load.log")"
+  ycsb run a -p operationcount=2000000000 -p maxexecutiontime="$YCSB" > "$CLUSTER_DIR/ycsb.log" 2>&1 &
+  YCSB_PID=$!
+  sleep 5 # its JVM starts
+}
+ycsb_verdict() {
+  local operations
+  kill -0 "$YCSB_PID" 2> /dev/null || fail "YCSB ended before the last restart: $(tail -n 3 "$CLUSTER_DIR/ycsb.log")"
+  wait "$YCSB_PID" || fail "YCSB failed: $(tail -n 3 "$CLUSTER_DIR/ycsb.log")"
+  ! grep -m 3 -E 'Return=(ERROR|NOT_FOUND|UNEXPECTED|BAD|NOT_IMPL|SERVICE|FORB)|-FAILED\]|Exception' "$CLUSTER_DIR/ycsb.log" || fail "YCSB saw errors"
+  operations="$(sed -n 's/^\[\(READ\|UPDATE\)\], Return=OK, \([0-9]*\)$/\2/p' "$CLUSTER_DIR/ycsb.log" | awk '{sum += $1} END {print sum + 0}')"
+  [ "$operations" -ge 1000 ] || fail "YCSB did $operations operations only"
+  echo "YCSB A: $operations operations in $YCSB s, no errors; the longest took $(sed -n 's/^\[\(READ\|UPDATE\)\], MaxLatency(us), \([0-9]*\)$/\1 \2 us/p' "$CLUSTER_DIR/ycsb.log" | paste -sd' ')"
+}
 longest() { sed -n 's/^so far:.*longest operation \([0-9]*\) ms.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1; }
 
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons "$SERVERS" --hregionservers 0 --seconds $((600 + ROUNDS * 600)) > /dev/null
 ZK="$(setting_of zookeeper)"
 client_start
+[ "$YCSB" = 0 ] || ycsb_start
 [ -z "$NEXT" ] || ln -sfn "$(realpath "$NEXT")" "$HALCYON"
 for ((round = 1; round <= ROUNDS; round++)); do
   for ((n = 1; n <= SERVERS; n++)); do
@@ -67,5 +89,6 @@ for ((round = 1; round <= ROUNDS; round++)); do
   client_works
   echo "round $round: $second and $first restarted, $(active) is active; longest operation so far $(longest) ms"
 done
+[ "$YCSB" = 0 ] || ycsb_verdict
 client_verdict
 echo "rolling-restart: passed"

@@ -2,16 +2,17 @@
 # Clients are told of dead servers (hbase.status.published): a cluster of Halcyon on ZooKeeper and HDFS, and HBase's Java client with its
 # own timeout of a minute for a call. A region server is frozen with its keeper, so nothing ends the client's connections to it: it is as
 # silent as a machine that is lost, but HDFS is whole. Prints how long the longest call took, with the client that listens, which is
-# HBase's blocking one, its asynchronous one and the Rust client, and with the client that does not. Six minutes.
+# HBase's blocking one, its asynchronous one and the Rust client, and with the client that does not. Eight minutes.
 #   status-test.sh
-# CLIENTS  default "blocking async rust deaf"
+# CLIENTS  default "blocking async rust takeover deaf"; "takeover" is the blocking one, and the active master is killed as well, so that
+#          the next one has to tell it
 # ROUNDS   of each, default 2
 # HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR. The Rust client is beside it: examples/recovery
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-status-test}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-CLIENTS="${CLIENTS:-blocking async rust deaf}" ROUNDS="${ROUNDS:-2}" REGIONS=12 SERVERS=3
+CLIENTS="${CLIENTS:-blocking async rust takeover deaf}" ROUNDS="${ROUNDS:-2}" REGIONS=12 SERVERS=3
 RUST_CLIENT="$(dirname "$HALCYON")/examples/recovery"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 case " $CLIENTS " in
@@ -49,13 +50,19 @@ tell() { kill -0 "$CLIENT" 2> /dev/null || fail "the client ended: $(tail -n 3 "
 has_said() { grep -q "^$1	$2" "$DIR/client"; }
 
 round() { # round KIND NUMBER: sets LONGEST_CALL
-  local process="halcyon$(($2 % SERVERS + 1))" name
+  local process="halcyon$(($2 % SERVERS + 1))" name master=""
   name="$(name_of "$process")"
   move_half "$1" "$name"
   tell "begin $1$2"
   wait_for 30 has_said begun "$1$2"
   sleep 0.5
+  [ "$1" != takeover ] || master="$(active)"
   cluster freeze "$process"
+  if [ "$1" = takeover ]; then
+    [ -n "$master" ] || fail "no master is active"
+    cluster kill "$master"
+    wait_for 60 another_is_active "$master"
+  fi
   sleep 1
   tell "end $1$2"
   wait_for 320 has_said round "$1$2"
@@ -65,6 +72,7 @@ round() { # round KIND NUMBER: sets LONGEST_CALL
   cluster kill "$process"
   cluster start "$process"
   wait_for 60 has_another "$process" "$name"
+  [ -z "$master" ] || cluster start "$master"
 }
 
 PORT="$(python3 -c 'import socket; it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); it.bind(("", 0)); print(it.getsockname()[1])')"
@@ -78,7 +86,7 @@ for kind in $CLIENTS; do
   client_begin "$kind"
   for ((n = 0; n < ROUNDS; n++)); do
     round "$kind" $((number++))
-    echo "a region server frozen with its keeper, client $kind: the longest call took $LONGEST_CALL ms"
+    echo "a region server frozen with its keeper$([ "$kind" != takeover ] || echo ", and the active master killed"), client $kind: the longest call took $LONGEST_CALL ms"
     case "$kind" in
       deaf) [ "$LONGEST_CALL" -ge 50000 ] || fail "the client that does not listen waited for no timeout: this test shows nothing" ;;
       *) [ "$LONGEST_CALL" -lt 30000 ] || fail "the client was told of the dead server, and waited all the same" ;;

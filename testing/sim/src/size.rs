@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use halcyon_allocator::{Allocator, give_back};
+use halcyon_allocator::{Allocator, give_back, set_keep_time};
 use halcyon_cell::{Cell, CellComparator, Error, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
@@ -32,6 +32,12 @@ mod rows;
 static ALLOCATOR: Allocator = Allocator;
 
 const ROOT: &str = "/hbase";
+
+/// How long `halcyon master` keeps free memory, and how often it gives some back.
+const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
+const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
+/// A second of it.
+const GIVE_BACK_TIMES: u32 = 50;
 
 /// A master's start with many regions, and the death of a server.
 #[derive(Parser)]
@@ -328,13 +334,17 @@ impl RegionFiles for Services {
     }
 }
 
-/// Resident bytes, without those that the allocator keeps.
-fn used() -> u64 {
-    give_back();
+/// Resident bytes, when the allocator has given back what is free, as `halcyon master` lets it.
+fn used(clock: &SystemClock) -> u64 {
+    for _ in 0..GIVE_BACK_TIMES {
+        give_back();
+        clock.sleep(GIVE_BACK_PERIOD);
+    }
     halcyon_env::resident_bytes(&RealFileSystem).expect("Linux tells")
 }
 
 fn main() {
+    set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
     let clock = Arc::new(SystemClock::new());
     let since = |begun_ns: u64| Duration::from_nanos(clock.monotonic_ns() - begun_ns);
@@ -362,7 +372,7 @@ fn main() {
         meta_puts: 0,
     };
     let models = Arc::new(Models { env: env.clone(), state: Mutex::new(state) });
-    let before = used();
+    let before = used(&clock);
     models.state.lock().meta_before = meta_rows(&args);
     println!("{} servers, {} regions, {} tables", args.servers, args.regions, args.tables);
 
@@ -381,7 +391,7 @@ fn main() {
     let begun_ns = clock.monotonic_ns();
     let master = Master::start(env.clone(), &root, settings, services).expect("the start");
     println!("start of the master: {:.2?}", since(begun_ns));
-    let bytes = used().saturating_sub(before);
+    let bytes = used(&clock).saturating_sub(before);
     println!("memory of the master: {} bytes a region", bytes / args.regions as u64);
     let opened = models.state.lock().opened;
     println!("regions that the start opened: {opened} (hbase:meta and hbase:namespace)");
