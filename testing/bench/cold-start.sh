@@ -34,10 +34,10 @@ opened() { # regions of the table that servers have opened since the start
 }
 has_opened() { [ "$(opened)" -ge "$REGIONS" ]; }
 mark() { for process in $processes; do wc -l < "$CLUSTER_DIR/$process/log" > "$CLUSTER_DIR/$process.lines"; done; }
-memory() { # resident bytes of all region servers
+memory() { # resident bytes of all region servers, without the pages of the program
   local process sum=0
   for process in $processes; do
-    [ "$process" = master1 ] || sum=$((sum + 1024 * $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(cluster server "$process")/status")))
+    [ "$process" = master1 ] || sum=$((sum + 1024 * $(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(cluster server "$process")/status")))
   done
   echo "$sum"
 }

@@ -29,9 +29,11 @@ pub(crate) struct LoadOnOpen {
 }
 
 impl LoadOnOpen {
-    pub(crate) fn read(source: &BlockSource, trailer: &Trailer) -> Result<LoadOnOpen> {
+    /// `end_bytes` are the last ones of the file, with those of the trailer.
+    pub(crate) fn read(source: &BlockSource, trailer: &Trailer, end_bytes: &[u8]) -> Result<LoadOnOpen> {
         let named = |e: Error| e.context(source.file.path().display());
-        let mut section = Section::at(source, trailer.proto.load_on_open_data_offset())?;
+        let mut section =
+            Section::at(source, trailer.proto.load_on_open_data_offset(), trailer.len, end_bytes)?;
         let data_root = section.expect(BlockKind::RootIndex)?;
         section.expect(BlockKind::RootIndex)?; // of meta blocks, which store files do not have
         let info = section.expect(BlockKind::FileInfo)?;
@@ -92,13 +94,20 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    fn at(source: &'a BlockSource, start: u64) -> Result<Section<'a>> {
+    fn at(source: &'a BlockSource, start: u64, trailer_len: usize, end_bytes: &[u8]) -> Result<Section<'a>> {
         let Some(len) = source.end.checked_sub(start) else {
             let message = format!("load-on-open offset: expected at most {}, found {start}", source.end);
             return Err(Error::corrupt(message).context(source.file.path().display()));
         };
-        let mut bytes = vec![0; if len <= SECTION_BYTES_AT_ONCE_MAX { len as usize } else { 0 }];
-        source.file.read_exact_at(&mut bytes, start)?;
+        let known = &end_bytes[..end_bytes.len() - trailer_len];
+        let bytes = match known.len() as u64 {
+            known_len if len <= known_len => known[(known_len - len) as usize..].to_vec(),
+            _ => {
+                let mut bytes = vec![0; if len <= SECTION_BYTES_AT_ONCE_MAX { len as usize } else { 0 }];
+                source.file.read_exact_at(&mut bytes, start)?;
+                bytes
+            }
+        };
         Ok(Section { source, offset: BlockOffset::new(start), bytes, start })
     }
 

@@ -82,6 +82,9 @@ pub struct HFile {
     delete_bloom: Option<Bloom>,
 }
 
+/// How much of a file's end is read at first: the trailer, and with most files all that is loaded when they are opened.
+const END_LEN: usize = 32 << 10;
+
 impl HFile {
     /// Opens a file: reads trailer and load-on-open section from the disk and checks them.
     ///
@@ -106,22 +109,23 @@ impl HFile {
         let path = file.path().clone();
         let named = |e: Error| e.context(path.display());
         let len = file.len()?;
-        let mut tail = vec![0; len.min(trailer::TRAILER_LEN as u64) as usize];
-        let tail_offset = len - tail.len() as u64;
-        file.read_exact_at(&mut tail, tail_offset)?;
-        let trailer = trailer::parse(&tail).map_err(named)?;
+        let mut end_bytes = vec![0; len.min(END_LEN as u64) as usize];
+        let end_offset = len - end_bytes.len() as u64;
+        file.read_exact_at(&mut end_bytes, end_offset)?;
+        let tail = &end_bytes[end_bytes.len().saturating_sub(trailer::TRAILER_LEN)..];
+        let trailer = trailer::parse(tail).map_err(named)?;
         let key = trailer.wrapped_key().map(|wrapped| keys.unwrap(wrapped)).transpose().map_err(named)?;
         let end = len - trailer.len as u64;
         let source = BlockSource { file, end, compression: trailer.compression, key };
         let LoadOnOpen { info, root, middle, general_bloom, delete_bloom } =
-            LoadOnOpen::read(&source, &trailer)?;
+            LoadOnOpen::read(&source, &trailer, &end_bytes)?;
         let layout = CellLayout {
             tags: info.has_tags(),
             mvcc: info.has_mvcc(),
             seq: options.cell_seq.filter(|_| !info.skips_reset_of_seq_ids()),
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into();
-        let identity = FileIdentity { name, len, stamp: stamp(&tail, &root, &info) };
+        let identity = FileIdentity { name, len, stamp: stamp(tail, &root, &info) };
         Ok(Arc::new(HFile {
             blocks: cache.open_file(identity, &path),
             len,

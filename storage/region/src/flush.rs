@@ -24,9 +24,9 @@ use halcyon_hfile::FileMeta;
 use halcyon_schema::mob::MOB_FILE_REFS;
 
 use crate::activity;
+use crate::edits_dir::RECOVERED_EDITS;
 use crate::mob::MobOutputs;
 use crate::new_files::copy_kept;
-use crate::open::RECOVERED_EDITS;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;

@@ -29,6 +29,7 @@ mod bulk_load;
 mod close_marker;
 mod compact;
 mod copy;
+mod edits_dir;
 mod flush;
 mod flush_policy;
 mod in_memory;

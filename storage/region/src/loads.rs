@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_env::{DirEntry, Env};
 
 use crate::copy::copy_bytes;
 use crate::place::{OF_FAMILY, OpeningDir, archive_going, random_name};
@@ -240,9 +240,13 @@ impl CompletedLoads {
 }
 
 /// Completes the loads that were committed before a crash. Called by an opening, before stores are listed.
-pub(crate) fn complete_loads(env: &Env, region_dir: &Path) -> Result<CompletedLoads> {
+pub(crate) fn complete_loads(
+    env: &Env,
+    region_dir: &Path,
+    region_entries: &[DirEntry],
+) -> Result<CompletedLoads> {
     let mut loads = CompletedLoads::default();
-    for entry in env.fs.list(region_dir)? {
+    for entry in region_entries {
         if entry.is_dir && entry.name.starts_with(COMMITTED) {
             let dir = region_dir.join(&entry.name);
             let names = match env.fs.read(&dir.join(NAMES)) {

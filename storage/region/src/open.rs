@@ -13,12 +13,13 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
 use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock, vitals};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
-use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
+use halcyon_wal::WalReader;
 
 use crate::CompactionSettings;
 use crate::activity;
 use crate::answers::Answers;
 use crate::api::Nonce;
+use crate::edits_dir::{EditsDir, RECOVERED_EDITS, edits_dirs};
 use crate::key_samples::KeySamples;
 use crate::loads::{CompletedLoads, complete_loads};
 use crate::mob::MobStore;
@@ -33,7 +34,6 @@ use crate::store::{
     FileList, Store, StoreFile, StoreFileName, StoreFileOpener, StoreServices, Tiering, seq_in_name,
 };
 
-pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
 /// Replayed bytes after which the memstores are flushed in between.
 const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
@@ -124,7 +124,8 @@ impl Region {
         }
         // Before the stores are listed: from here on no earlier opening can change them.
         let mut place = OpeningDir::begin(&env, &dir, &archive_dir)?;
-        let loads = complete_loads(&env, &dir)?;
+        let entries = env.fs.list(&dir)?;
+        let loads = complete_loads(&env, &dir, &entries)?;
         set_storage_policy(
             &*env.fs,
             &dir,
@@ -143,7 +144,9 @@ impl Region {
                     "this way of compacting is not available; the exploring policy is used"
                 );
             }
-            stores.push(open_store(&services, root, &table, family, compaction, &info, &place, &loads)?);
+            stores.push(open_store(
+                &services, root, &table, family, compaction, &info, &place, &loads, &entries,
+            )?);
             if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
                 let family = family.name_str();
                 let dirs = [dir.join(&*family), place.set_apart(&family)?];
@@ -155,8 +158,8 @@ impl Region {
         let replicated = table.families().iter().filter(|family| family.scope() == 1);
         let replicated = replicated.map(|family| family.name().clone()).collect();
         let place = Arc::new(place);
-        let edits_dirs = edits_dirs(&services, root, &info);
-        let known = highest_known_seq(&stores, &edits_dirs)?;
+        let edits_dirs = edits_dirs(&services, root, &info, &entries)?;
+        let known = highest_known_seq(&stores, &edits_dirs);
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
             read_points: Arc::default(),
@@ -197,7 +200,7 @@ impl Region {
             "the first number of this opening, {}, is above all before it: {in_files} in files, {replayed} replayed",
             region.open_seq_num
         );
-        region.remember_seq(edits_dirs.last().expect("there is one at least"))?;
+        edits_dirs.last().expect("there is one at least").remember_seq(region.open_seq_num)?;
         let now_ms = region.services.env.clock.now_ms();
         let files = region.stores.iter().flat_map(|store| store.view().files.clone());
         let newest_ms = files.filter_map(|file| file.time_range).map(|(_, max)| max).max();
@@ -220,7 +223,7 @@ impl Region {
     fn replay(&self, dirs: &[EditsDir]) -> Result<SeqId> {
         let mut files = Vec::new();
         for dir in dirs {
-            files.extend(dir.edits()?.into_iter().map(|path| (dir, path)));
+            files.extend(dir.edits().into_iter().map(|path| (dir, path)));
         }
         // By the last sequence id, which some have with more zeros than others: a flush in between makes replay pass over
         // what is older.
@@ -228,8 +231,8 @@ impl Region {
         let mut highest = SeqId::ZERO;
         let mut applied = 0;
         let mut nonces = ReplayedNonces::since(self.oldest_nonce_ms());
-        for EditsDir { env, path } in dirs {
-            nonces.read(env, path)?;
+        for dir in dirs.iter().filter(|dir| dir.has_nonces()) {
+            nonces.read(&dir.env, &dir.path)?;
         }
         for kept in nonces.iter() {
             self.is_answer(kept);
@@ -248,12 +251,14 @@ impl Region {
         let news = self.answers.news();
         nonces.set_answers(news.as_ref().map(|news| &news.cells[..]).unwrap_or_default());
         // Before the edits go that they stand in. What is there with WALs outside the root directory is from before.
-        nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), &mut None)?;
+        if !nonces.is_empty() || dirs[0].has_nonces() {
+            nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), &mut None)?;
+        }
         if let Some(news) = news {
             self.answers.note_written(&news);
         }
-        for EditsDir { env, path } in &dirs[1..] {
-            replayed_nonces::remove(env, path)?;
+        for dir in dirs[1..].iter().filter(|dir| dir.has_nonces()) {
+            replayed_nonces::remove(&dir.env, &dir.path)?;
         }
         *self.replayed_nonces.lock() = nonces.into_vec();
         for (of, path) in &files {
@@ -261,8 +266,8 @@ impl Region {
         }
         if !files.is_empty() {
             let had_edits = |dir: &&EditsDir| files.iter().any(|(of, _)| std::ptr::eq(*of, *dir));
-            for EditsDir { env, path } in dirs.iter().filter(had_edits) {
-                env.fs.sync_dir(path)?;
+            for dir in dirs.iter().filter(had_edits) {
+                dir.env.fs.sync_dir(&dir.path)?;
             }
             tracing::info!(region = self.info.encoded_name(), files = files.len(), applied, "replayed edits");
         }
@@ -350,23 +355,6 @@ impl Region {
         for store in &self.stores {
             store.begin_snapshot(&self.services.chunks);
             self.flush_store_at(store, seq)?;
-        }
-        Ok(())
-    }
-
-    /// Makes the opening's sequence id durable, so that the next opening's is higher even if nothing is
-    /// written (HBase: `WALSplitUtil.writeRegionSequenceIdFile`).
-    fn remember_seq(&self, EditsDir { env, path: dir }: &EditsDir) -> Result<()> {
-        env.fs.create_dir_all(dir)?;
-        let name = format!("{}.seqid", self.open_seq_num);
-        match env.fs.put_new(&dir.join(&name), b"") {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
-            _ => {}
-        }
-        for entry in env.fs.list(dir)? {
-            if seq_of_marker(&entry.name).is_some() && entry.name != name {
-                env.fs.remove_file(&dir.join(&entry.name))?;
-            }
         }
         Ok(())
     }
@@ -460,11 +448,14 @@ fn open_store(
     info: &RegionInfo,
     place: &OpeningDir,
     loads: &CompletedLoads,
+    region_entries: &[DirEntry],
 ) -> Result<Store> {
     let (env, tracker) = (&services.env, table.store_file_tracker(family)?);
     let family_name = family.name_str();
     let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
-    env.fs.create_dir_all(&dir)?;
+    if !region_entries.iter().any(|entry| entry.is_dir && entry.name == *family_name) {
+        env.fs.create_dir_all(&dir)?;
+    }
     if family.is_mob() {
         env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
     }
@@ -562,64 +553,14 @@ pub(crate) fn compacted_inputs(files: &[Arc<StoreFile>]) -> Result<Vec<String>> 
     Ok(compacted)
 }
 
-fn highest_known_seq(stores: &[Store], edits_dirs: &[EditsDir]) -> Result<SeqId> {
-    let mut highest = stores.iter().map(highest_seq).max().unwrap_or_default();
-    for EditsDir { env, path } in edits_dirs {
-        highest = highest.max(highest_marker(env, path)?);
-    }
-    Ok(highest.max(SeqId::ZERO.next()))
-}
-
-/// A directory `recovered.edits` and the files that it is among.
-struct EditsDir {
-    env: Env,
-    path: PathBuf,
-}
-
-impl EditsDir {
-    /// The files of edits. Those that a split left half written are removed.
-    fn edits(&self) -> Result<Vec<PathBuf>> {
-        let EditsDir { env, path: dir } = self;
-        let mut files = Vec::new();
-        if !env.fs.exists(dir)? {
-            return Ok(files);
-        }
-        for entry in env.fs.list(dir)? {
-            let is_number = !entry.name.is_empty() && entry.name.bytes().all(|byte| byte.is_ascii_digit());
-            if entry.name.ends_with(TEMPORARY_SUFFIX) {
-                let _ = env.fs.remove_file(&dir.join(&entry.name)); // else the next opening does it
-            } else if !entry.is_dir && is_number {
-                files.push(dir.join(&entry.name));
-            }
-        }
-        Ok(files)
-    }
-}
-
-/// The directories of a region's edits. The last one is written to. With WALs outside the root directory
-/// ([`RegionServices::wal_root`]) the one below the root may have edits from before.
-fn edits_dirs(services: &RegionServices, root: &Path, info: &RegionInfo) -> Vec<EditsDir> {
-    let below =
-        |env: &Env, root: &Path| EditsDir { env: env.clone(), path: info.dir(root).join(RECOVERED_EDITS) };
-    let apart = services.wal_root.iter().map(|wal| below(&wal.env, &wal.path));
-    std::iter::once(below(&services.env, root)).chain(apart).collect()
+fn highest_known_seq(stores: &[Store], edits_dirs: &[EditsDir]) -> SeqId {
+    let in_files = stores.iter().map(highest_seq);
+    let in_markers = edits_dirs.iter().map(EditsDir::highest_marker);
+    in_files.chain(in_markers).max().unwrap_or_default().max(SeqId::ZERO.next())
 }
 
 /// Highest sequence id that a store's files tell of. A crash between two files of one flush leaves cells above what counts
 /// as flushed.
 pub(crate) fn highest_seq(store: &Store) -> SeqId {
     store.max_flushed_seq().max(store.view().max_cell_seq())
-}
-
-/// The sequence id that the last opening made durable; 0 if there is none.
-pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<SeqId> {
-    if !env.fs.exists(edits_dir)? {
-        return Ok(SeqId::ZERO);
-    }
-    let names = env.fs.list(edits_dir)?;
-    Ok(names.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or_default())
-}
-
-fn seq_of_marker(name: &str) -> Option<SeqId> {
-    name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok().map(SeqId::new)
 }

@@ -55,11 +55,15 @@ impl OpeningDir {
     /// stores are listed. After an error it can be called again.
     pub fn begin(env: &Env, region_dir: &Path, archive_dir: &Path) -> Result<OpeningDir> {
         let all = region_dir.join(TEMPORARY);
-        if !env.fs.exists(&all)? {
-            env.fs.create_dir(&all)?;
-        }
+        let found = match env.fs.list(&all) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                env.fs.create_dir(&all)?;
+                Vec::new()
+            }
+            found => found?,
+        };
         // Only what is found here is removed, and never `.tmp` as a whole: an opening may have begun since.
-        for entry in env.fs.list(&all)? {
+        for entry in found {
             if entry.is_dir {
                 take_away(env, &all, &entry.name, archive_dir)?;
             } else {
@@ -431,7 +435,7 @@ mod tests {
         let before = whole.calls();
         begin(&env);
         let calls = whole.calls() - before;
-        assert!(calls > 6);
+        assert!(calls >= 6, "{calls} calls");
         for seed in 0..10 {
             for n in 1..=calls {
                 let fs = SimFileSystem::hdfs(seed);

@@ -130,6 +130,10 @@ impl ReplayedNonces {
         Ok(env.fs.put_new(&edits_dir.join(NONCES_FILE), &encode(&self.list, &self.answers))?)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ReplayedNonce> {
         self.list.iter()
     }

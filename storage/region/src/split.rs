@@ -28,7 +28,8 @@ use halcyon_env::Env;
 use halcyon_hfile::ReadMode;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
-use crate::open::{RECOVERED_EDITS, highest_marker, names_in_store, open_files};
+use crate::edits_dir::{RECOVERED_EDITS, highest_marker};
+use crate::open::{names_in_store, open_files};
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
 use crate::replayed_nonces::ReplayedNonces;

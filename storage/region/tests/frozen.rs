@@ -126,7 +126,7 @@ fn live(run: &Arc<Run>, mut bench: Bench, server: u64) {
     let next = Arc::new(Mutex::new(None));
     if server < SERVERS_MAX {
         let (other, run, slot) = (bench.other_server(), run.clone(), next.clone());
-        let call = bench.fs.calls() + 1 + run.below(160) as u64;
+        let call = bench.fs.calls() + 1 + run.below(130) as u64;
         bench.fs.pause_at(call, move || {
             let fs = other.fs.clone();
             live(&run, other, server + 1);

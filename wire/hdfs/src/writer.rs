@@ -235,7 +235,9 @@ impl WritableFile for HdfsWriter {
         if self.end_whole(true)? {
             return Ok(());
         }
-        self.pass_on(After::Sync)?;
+        if self.len > 0 {
+            self.pass_on(After::Sync)?;
+        }
         self.pass_on(After::Close)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! master ──ExecuteProcedures──> orders.rs ──queue──> transits.rs    open and close regions
+//!                                                    descriptors.rs what many openings share
 //!                                                    refused.rs     tables that stay on HBase's servers
 //!                                                    callables.rs   remote procedures: flush, split a WAL
 //!                                                    snapshots.rs   those of snapshots
@@ -23,6 +24,7 @@
 mod barriers;
 mod books;
 mod callables;
+mod descriptors;
 mod executor;
 mod link;
 mod orders;

@@ -12,6 +12,7 @@ use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, exceptions};
 use halcyon_schema::{RegionInfo, ServerName, layout};
 
+use super::descriptors::Descriptors;
 use super::executor::JobQueue;
 use super::link::{MasterError, MasterLink};
 use crate::RegionServer;
@@ -62,6 +63,8 @@ impl Job {
 #[derive(Clone, Debug)]
 pub(super) struct OpenOrder {
     pub(super) region: RegionInfo,
+    /// When it came, in `monotonic_ns`.
+    pub(super) came_ns: u64,
     pub(super) order: Order,
 }
 
@@ -106,6 +109,7 @@ pub(crate) struct Orders {
     newest: Mutex<Newest>,
     /// Whether the last orders came from a master of Halcyon.
     is_own_master: AtomicBool,
+    pub(super) descriptors: Descriptors,
 }
 
 /// The newest order to open or close each region, by encoded name.
@@ -155,7 +159,8 @@ impl Orders {
         let queue = JobQueue::new(server.env.clock.clone());
         let (known, newest) = (Mutex::default(), Mutex::default());
         let is_own_master = AtomicBool::new(false);
-        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known, newest, is_own_master })
+        let (server, descriptors) = (Arc::downgrade(server), Descriptors::default());
+        Arc::new(Orders { server, master, queue, known, newest, is_own_master, descriptors })
     }
 
     pub(super) fn start(self: &Arc<Self>, server: &RegionServer) -> Result<()> {
@@ -173,14 +178,14 @@ impl Orders {
         is_own_master: bool,
     ) -> std::result::Result<(), RpcError> {
         self.is_own_master.store(is_own_master, Ordering::Release);
-        let jobs = jobs_of(request, server.server_name())?;
+        let now_ns = server.env.clock.monotonic_ns();
+        let jobs = jobs_of(request, server.server_name(), now_ns)?;
         if !self.queue.has_room(jobs.len()) {
             return Err(too_many());
         }
-        let now_ns = server.env.clock.monotonic_ns();
         for job in jobs {
             match &job {
-                Job::Open(OpenOrder { region, order }) => {
+                Job::Open(OpenOrder { region, order, .. }) => {
                     self.newest.lock().note(region.encoded_name(), *order);
                 }
                 Job::Close(CloseOrder { encoded_name, order, .. }) => {
@@ -322,6 +327,7 @@ fn too_many() -> RpcError {
 fn jobs_of(
     request: &pb::ExecuteProceduresRequest,
     server: &ServerName,
+    now_ns: u64,
 ) -> std::result::Result<Vec<Job>, RpcError> {
     let mut jobs = Vec::new();
     for open in &request.open_region {
@@ -332,7 +338,7 @@ fn jobs_of(
                 procedure: info.open_proc_id(),
                 master_active_ms: open.initiating_master_active_time,
             };
-            jobs.push(Job::Open(OpenOrder { region, order }));
+            jobs.push(Job::Open(OpenOrder { region, came_ns: now_ns, order }));
         }
     }
     for close in &request.close_region {
@@ -425,7 +431,7 @@ mod tests {
             close_region: vec![close],
             proc: vec![run],
         };
-        let jobs = jobs_of(&request, &server()).unwrap();
+        let jobs = jobs_of(&request, &server(), 0).unwrap();
         let [Job::Open(open), Job::Close(close), Job::Run(run)] = &jobs[..] else { panic!("{jobs:?}") };
         assert_eq!(open.order, Order { procedure: 9, master_active_ms: Some(5) });
         assert_eq!(close.encoded_name, "2140f686c386930b96c060b1030c2875");
@@ -436,7 +442,7 @@ mod tests {
     #[test]
     fn orders_for_a_former_server_are_refused() {
         let request = pb::ExecuteProceduresRequest { open_region: vec![open(76)], ..Default::default() };
-        let refused = jobs_of(&request, &server()).unwrap_err();
+        let refused = jobs_of(&request, &server(), 0).unwrap_err();
         assert!(refused.message.contains("start code 76"), "{}", refused.message);
     }
 
@@ -487,10 +493,10 @@ mod tests {
                 ..Default::default()
             };
             let request = pb::ExecuteProceduresRequest { close_region: vec![close], ..Default::default() };
-            assert!(jobs_of(&request, &server()).is_err(), "{}", value.escape_ascii());
+            assert!(jobs_of(&request, &server(), 0).is_err(), "{}", value.escape_ascii());
         }
         let run = pb::RemoteProcedureRequest { proc_id: u64::MAX, ..Default::default() };
         let request = pb::ExecuteProceduresRequest { proc: vec![run], ..Default::default() };
-        assert!(jobs_of(&request, &server()).is_err());
+        assert!(jobs_of(&request, &server(), 0).is_err());
     }
 }

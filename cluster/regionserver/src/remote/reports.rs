@@ -15,8 +15,9 @@ use super::orders::Orders;
 use crate::RegionServer;
 use crate::background::workers::{Priority, Worker};
 
-/// Between two attempts to join.
-const JOIN_PAUSE: Duration = Duration::from_secs(1);
+/// Between two attempts to join, at first and later. A server that starts with its cluster knows of the master in a moment.
+const JOIN_PAUSE_MIN: Duration = Duration::from_millis(50);
+const JOIN_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The master of a cluster, as a region server sees it.
 pub struct RemoteMaster {
@@ -37,7 +38,7 @@ impl MasterLink {
         clock: &dyn Clock,
         go_on: &dyn Fn() -> bool,
     ) -> Result<HashMap<String, String>> {
-        let mut waited_for = String::new();
+        let (mut waited_for, mut pause) = (String::new(), JOIN_PAUSE_MIN);
         while go_on() {
             let request = pb::RegionServerStartupRequest {
                 port: u32::from(server.port),
@@ -54,7 +55,8 @@ impl MasterLink {
                         tracing::info!(%server, why, "waiting for the master");
                     }
                     waited_for = why;
-                    clock.sleep(JOIN_PAUSE);
+                    clock.sleep(pause);
+                    pause = (pause * 2).min(JOIN_PAUSE_MAX);
                 }
                 Err(error) => return Err(Error::invalid(format!("the master refuses {server}: {error}"))),
             }

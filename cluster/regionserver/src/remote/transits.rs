@@ -42,7 +42,11 @@ impl Orders {
         };
         let table = match &known {
             Some(online) => Ok(online.region.table().clone()),
-            None => self.descriptor(server, region.table()).map(Arc::new),
+            None => {
+                let now_ns = server.env.clock.monotonic_ns();
+                let read = || self.descriptor(server, region.table());
+                self.descriptors.since(region.table(), open.came_ns, now_ns, read)
+            }
         };
         let opened = table.and_then(|table| server.open_region_announced(region, &table, &announce));
         let error = match opened {

@@ -1,0 +1,104 @@
+//! The directory `recovered.edits` of a region: edits that a split of WALs has left, kept nonces, and the sequence id of the last
+//! opening as the name of an empty file `<n>.seqid` (HBase: `WALSplitUtil`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::{Result, SeqId};
+use halcyon_env::{DirEntry, Env};
+use halcyon_schema::RegionInfo;
+use halcyon_schema::layout::NONCES_FILE;
+use halcyon_wal::TEMPORARY_SUFFIX;
+
+use crate::region::RegionServices;
+
+pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
+
+/// Such a directory, as an opening has found it, and the files that it is among. It may not be there.
+pub(crate) struct EditsDir {
+    pub(crate) env: Env,
+    pub(crate) path: PathBuf,
+    exists: bool,
+    entries: Vec<DirEntry>,
+}
+
+/// The directories of a region's edits. The last one is written to. With WALs outside the root directory
+/// ([`RegionServices::wal_root`]) the one below the root may have edits from before. `region_entries`: what is in the region's
+/// directory.
+pub(crate) fn edits_dirs(
+    services: &RegionServices,
+    root: &Path,
+    info: &RegionInfo,
+    region_entries: &[DirEntry],
+) -> Result<Vec<EditsDir>> {
+    let mut dirs = Vec::new();
+    let path = info.dir(root).join(RECOVERED_EDITS);
+    dirs.push(match region_entries.iter().any(|entry| entry.name == RECOVERED_EDITS) {
+        true => EditsDir::find(&services.env, path)?,
+        false => EditsDir { env: services.env.clone(), path, exists: false, entries: Vec::new() },
+    });
+    if let Some(wal) = &services.wal_root {
+        dirs.push(EditsDir::find(&wal.env, info.dir(&wal.path).join(RECOVERED_EDITS))?);
+    }
+    Ok(dirs)
+}
+
+/// The sequence id that the last opening made durable; 0 if there is none.
+pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<SeqId> {
+    Ok(EditsDir::find(env, edits_dir.to_path_buf())?.highest_marker())
+}
+
+impl EditsDir {
+    fn find(env: &Env, path: PathBuf) -> Result<EditsDir> {
+        let (exists, entries) = match env.fs.list(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (false, Vec::new()),
+            entries => (true, entries?),
+        };
+        Ok(EditsDir { env: env.clone(), path, exists, entries })
+    }
+
+    pub(crate) fn has_nonces(&self) -> bool {
+        self.entries.iter().any(|entry| entry.name == NONCES_FILE)
+    }
+
+    /// The files of edits. Those that a split left half written are removed.
+    pub(crate) fn edits(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for entry in &self.entries {
+            let is_number = !entry.name.is_empty() && entry.name.bytes().all(|byte| byte.is_ascii_digit());
+            if entry.name.ends_with(TEMPORARY_SUFFIX) {
+                let _ = self.env.fs.remove_file(&self.path.join(&entry.name)); // else the next opening does it
+            } else if !entry.is_dir && is_number {
+                files.push(self.path.join(&entry.name));
+            }
+        }
+        files
+    }
+
+    pub(crate) fn highest_marker(&self) -> SeqId {
+        self.entries.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or_default()
+    }
+
+    /// Makes the opening's sequence id durable, so that the next opening's is higher even if nothing is
+    /// written (HBase: `WALSplitUtil.writeRegionSequenceIdFile`).
+    pub(crate) fn remember_seq(&self, open_seq: SeqId) -> Result<()> {
+        if !self.exists {
+            self.env.fs.create_dir_all(&self.path)?;
+        }
+        let name = format!("{open_seq}.seqid");
+        match self.env.fs.put_new(&self.path.join(&name), b"") {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => {}
+        }
+        for entry in &self.entries {
+            if seq_of_marker(&entry.name).is_some() && entry.name != name {
+                self.env.fs.remove_file(&self.path.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seq_of_marker(name: &str) -> Option<SeqId> {
+    name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok().map(SeqId::new)
+}
