@@ -162,7 +162,7 @@ impl World {
             next_id: 0,
         };
         let (threads, clock, state) = (threads.clone(), threads.clock(0), Mutex::new(state));
-        let rates = Rates::of(seed);
+        let rates = Rates::of(seed, options.is_real);
         Arc::new(World { threads, clock, fs, root, options, rates, state })
     }
 

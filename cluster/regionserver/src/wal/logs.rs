@@ -44,7 +44,7 @@ const GIVE_UP_MIN: Duration = Duration::from_millis(100);
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
-/// Files of a log that others would have to read at most are this many at least, so that several servers can read at once.
+/// A full log has so many files at least, so that several servers can read it at once.
 const RECOVERY_FILES_COUNT: u64 = 4;
 /// Whatever the settings say, files may have so much.
 const RECOVERY_BYTES_MIN: u64 = 32 << 20;
