@@ -41,7 +41,7 @@ memory() { # resident bytes of all region servers, without the pages of the prog
   done
   echo "$sum"
 }
-is_ready() { tail -n "+$(($(cat "$CLUSTER_DIR/master1.lines") + 1))" "$CLUSTER_DIR/master1/log" | grep -q '^ready'; }
+is_ready() { tail -n "+$(($(cat "$CLUSTER_DIR/master1.lines") + 1))" "$CLUSTER_DIR/master1/log" | grep '^ready' > /dev/null; }
 start() { # start HOW: prints how long it took
   local process begun
   mark

@@ -18,7 +18,7 @@ trap 'client_end; cluster down' EXIT
 trap 'exit 143' TERM INT
 
 lines() { wc -l < "$CLUSTER_DIR/$1/log"; } # lines PROCESS
-says() { tail -n "+$(($3 + 1))" "$CLUSTER_DIR/$1/log" | grep -q -- "$2"; } # says PROCESS TEXT LINES: after so many lines
+says() { tail -n "+$(($3 + 1))" "$CLUSTER_DIR/$1/log" | grep -- "$2" > /dev/null; } # says PROCESS TEXT LINES: after so many lines
 goes_on() {
   local before
   before="$(operations)"

@@ -66,7 +66,7 @@ refused() { # refused TEXT OPTION...: the import ends with an error that has thi
   shift
   from="$(wc -l < "$DIR/import.log")"
   ! import "$@" --table refused || fail "not refused: $*"
-  tail -n "+$((from + 1))" "$DIR/import.log" | grep -qF -- "$text" || fail "no '$text' for $*"
+  tail -n "+$((from + 1))" "$DIR/import.log" | grep -F -- "$text" > /dev/null || fail "no '$text' for $*"
 }
 
 cells() { # cells TABLE: what HBase's client reads

@@ -79,7 +79,7 @@ killed() {
   from="$(wc -l < "$DIR/migrate.log")"
   "$HALCYON" migrate --state "$DIR/migrate.json" --ready-file "$DIR/ready" --progress-period 1 "$@" >> "$DIR/migrate.log" 2>&1 < /dev/null &
   RUN=$!
-  while ! tail -n "+$((from + 1))" "$DIR/migrate.log" | grep -q "$text"; do
+  while ! tail -n "+$((from + 1))" "$DIR/migrate.log" | grep "$text" > /dev/null; do
     kill -0 "$RUN" 2> /dev/null && [ $((tries--)) -gt 0 ] || fail "no line '$text' before the end of the run: $(tail -n 5 "$DIR/migrate.log")"
     sleep 0.05
   done

@@ -73,12 +73,20 @@ pub trait FileSystem: Send + Sync {
 
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes a directory that is empty (else `DirectoryNotEmpty`). The caller knows that it is no file: HDFS does not ask.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
     /// Removes a directory and all below it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
     /// Creates a directory. Its parent must be there (else `NotFound`) and its name free (else `AlreadyExists`). Durable
     /// after `sync_dir` of the parent.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// As `create_dir`, of a name that nobody else takes, such as a random one: whether it is free need not be looked up.
+    fn create_own_dir(&self, path: &Path) -> io::Result<()> {
+        self.create_dir(path)
+    }
 
     /// Creates a directory and its missing parents, durably.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;

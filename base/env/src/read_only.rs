@@ -85,6 +85,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        refused(path)
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         refused(path)
     }

@@ -152,6 +152,10 @@ impl FileSystem for RealFileSystem {
         std::fs::remove_file(path).map_err(|e| named(e, path))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path).map_err(|e| named(e, path))
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_dir_all(path).map_err(|e| named(e, path))
     }

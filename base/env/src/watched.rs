@@ -96,12 +96,20 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("files", path, || self.inner.remove_file(path))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.remove_dir(path))
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.watch.over("files", path, || self.inner.remove_dir_all(path))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.watch.over("files", path, || self.inner.create_dir(path))
+    }
+
+    fn create_own_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.create_own_dir(path))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

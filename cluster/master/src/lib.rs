@@ -4,7 +4,7 @@
 //! call ─> service/*.rs ──(reads)──> state.rs                      answered from memory, on the network thread
 //!                      └─(actions)─> procedure/engine.rs ─> procedure/create_table.rs, ...
 //!                                       │  record under MasterData/procedures, then step by step
-//!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`
+//!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`; meta_batches.rs writes several at once
 //!                                       ├─> descriptors.rs .tabledesc files
 //!                                       ├─> regions.rs     open, close; through `RegionServerApi`
 //!                                       │    placement.rs  which server has a region, and which one gets it
@@ -19,7 +19,8 @@
 //!           balancer.rs, balancing.rs   which regions should move
 //!           normalizer/      which regions should be split or merged
 //!           groups/          which servers a table may be on; region server groups
-//! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
+//! start, stop ─> gathering.rs     which servers a cluster waits for when it starts
+//!                  master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
 //! ```
 //!
@@ -44,6 +45,7 @@ mod chore;
 mod cleaner;
 mod descriptors;
 mod errors;
+mod gathering;
 mod groups;
 mod hbck;
 mod in_transition;
@@ -53,6 +55,7 @@ mod links;
 mod master;
 mod master_store;
 mod meta;
+mod meta_batches;
 mod meta_region;
 mod mob;
 mod names;

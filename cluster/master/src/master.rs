@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
 use halcyon_contract::{
-    Assignments, ClusterServices, PeerDescription, RegionServerStatus, RegionStateTransition, Unasked,
+    Assignments, ClusterServices, PeerDescription, RegionServerStatus, RegionStateTransition, Standing,
+    Unasked,
 };
 use halcyon_env::{Env, Mutex, RwLock};
 use halcyon_proto::pb;
@@ -15,8 +16,10 @@ use tracing::{info, warn};
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
 use crate::cleaner::Cleaner;
+use crate::gathering::wait_for_servers;
 use crate::groups::GroupState;
 use crate::in_transition::Transitions;
+use crate::meta_batches::MetaBatches;
 use crate::mob::cleaner::MobChores;
 use crate::normalizer::Normalizer;
 use crate::peers::Peers;
@@ -110,6 +113,8 @@ impl Master {
         let dead = recover_all(&cluster, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let meta_last = cluster.coordination.meta_last();
+        let is_online = |last| cluster.servers.standing(last) == Standing::Online;
+        let meta_stayed = meta_last.as_ref().is_some_and(is_online);
         let threads = settings.split_threads;
         let meta_place =
             meta_region::open_first(&cluster, &meta_descriptor, meta_last.as_ref(), threads, &timelines)?;
@@ -152,11 +157,15 @@ impl Master {
             peers: Peers::default(),
             quotas: QuotaState::default(),
             remote_locks: RemoteLocks::default(),
+            meta_batches: MetaBatches::default(),
             this: this.clone(),
             env,
             settings,
             cluster,
         });
+        if !meta_stayed {
+            wait_for_servers(&core); // the next line may open a region
+        }
         namespaces::load(&core)?;
         peers::load(&core)?;
         if core.has_groups() {

@@ -421,7 +421,9 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
             return Ok(()); // it was open all the time
         }
         let (barrier, seq) = (barrier_of(table, region, seq), growing(core, region, seq));
-        let shown = core.meta_put(|timestamp| open_cells(region, server, (seq, barrier), timestamp));
+        let (shown_region, shown_at) = (region.clone(), server.clone());
+        let cells = move |timestamp| open_cells(&shown_region, &shown_at, (seq, barrier), timestamp);
+        let shown = core.meta_put_with_others(cells);
         shown.map_err(meta_region::not_refused)?;
         core.update_region(region, |known| {
             (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));

@@ -23,6 +23,11 @@ pub struct MasterSettings {
     pub info_port: i32,
     /// Threads that run procedures. 4: they wait for disks, not for processors.
     pub procedure_threads: usize,
+    /// A cluster that starts as a whole waits for servers at whose addresses regions were, until no other has come for so long
+    /// (`hbase.master.wait.on.regionservers.interval`). 1.5 s.
+    pub servers_settle: Duration,
+    /// With so many servers it waits no longer (`hbase.master.wait.on.regionservers.maxtostart`). No number.
+    pub servers_max: Option<usize>,
     /// Regions of one procedure opened, closed or flushed at a time. 8.
     pub region_threads: usize,
     /// WALs of a dead server that are split at a time. 8.
@@ -152,6 +157,8 @@ impl MasterSettings {
             hbase_version: "2.6.4".to_string(),
             info_port: -1,
             procedure_threads: 4,
+            servers_settle: Duration::from_millis(1500),
+            servers_max: None,
             region_threads: 8,
             split_threads: 8,
             result_keep: Duration::from_secs(15 * 60),

@@ -20,6 +20,7 @@ use crate::balancing::Balancing;
 use crate::groups::GroupState;
 use crate::hbck::HbckReport;
 use crate::in_transition::Transitions;
+use crate::meta_batches::MetaBatches;
 use crate::namespaces::Namespaces;
 use crate::peers::Peers;
 use crate::procedure::RemoteLocks;
@@ -90,6 +91,7 @@ pub(crate) struct MasterState {
     /// Locks that clients hold.
     pub(crate) remote_locks: RemoteLocks,
     /// For threads of their own.
+    pub(crate) meta_batches: MetaBatches,
     pub(crate) this: Weak<MasterState>,
 }
 
@@ -442,6 +444,14 @@ impl MasterState {
     pub(crate) fn meta_put(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
         let at = self.meta_server();
         self.cluster.system_tables.meta_put(&at, cells(self.next_meta_timestamp()))
+    }
+
+    /// As [`MasterState::meta_put`], together with rows that other threads write at the same time. No other thread writes these.
+    pub(crate) fn meta_put_with_others(
+        &self,
+        cells: impl FnOnce(i64) -> Vec<Cell> + Send + 'static,
+    ) -> Result<()> {
+        self.meta_batches.put(cells, |cells| self.meta_put(cells))
     }
 
     /// As [`MasterState::meta_put`], but all rows become visible, and survive a crash, together or not at all.

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod barriers;
+mod gathering;
 mod groups;
 mod in_place;
 mod states;

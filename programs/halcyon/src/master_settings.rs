@@ -26,6 +26,12 @@ pub struct MasterParts {
     pub fix_merge_count_max: usize,
     /// Whether the second daughter of a split opens at another server than the first.
     pub separate_daughters: bool,
+    /// Region servers that a starting master needs.
+    pub servers_min: usize,
+    /// With so many it waits for no others; no number below 1.
+    pub servers_max: i64,
+    /// How long it waits for others after the newest.
+    pub servers_settle: Duration,
     /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
     pub store_file_tracker: String,
     /// What the configuration of each replication peer has (`hbase.replication.peer.base.config`).
@@ -42,6 +48,9 @@ impl Default for MasterParts {
             remote_lock_timeout: Duration::from_secs(30),
             fix_merge_count_max: 64,
             separate_daughters: false,
+            servers_min: 1,
+            servers_max: -1,
+            servers_settle: Duration::from_millis(1500),
             store_file_tracker: Tracker::Default.name().to_string(),
             peer_base_config: String::new(),
         }
@@ -165,6 +174,12 @@ pub const PLACEMENT: Section<StandaloneSettings> = Section {
     settings: settings!(StandaloneSettings:
         Restart, "hbase.master.auto.separate.child.regions.after.split.enabled", "true, false", Flag, parts.separate_daughters,
             "Whether the second daughter of a split opens at another server than its parent had. The first one always opens there.";
+        Restart, "hbase.master.wait.on.regionservers.mintostart", "servers", Number, parts.servers_min,
+            "Region servers that a master waits for before it starts, however long it takes. At least one.";
+        Restart, "hbase.master.wait.on.regionservers.maxtostart", "servers", Number, parts.servers_max,
+            "With so many servers a starting master waits for no others. -1: no number is enough.";
+        Restart, "hbase.master.wait.on.regionservers.interval", "ms", Millis, parts.servers_settle,
+            "When all servers of a cluster start, the master waits for those that had regions, until no other has come for so long.";
     ),
 };
 

@@ -10,6 +10,7 @@ use halcyon_schema::RegionInfo;
 use halcyon_schema::layout::NONCES_FILE;
 use halcyon_wal::TEMPORARY_SUFFIX;
 
+use crate::place::remove_if_there;
 use crate::region::RegionServices;
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
@@ -85,20 +86,102 @@ impl EditsDir {
         if !self.exists {
             self.env.fs.create_dir_all(&self.path)?;
         }
-        let name = format!("{open_seq}.seqid");
-        match self.env.fs.put_new(&self.path.join(&name), b"") {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
-            _ => {}
-        }
-        for entry in &self.entries {
-            if seq_of_marker(&entry.name).is_some() && entry.name != name {
-                self.env.fs.remove_file(&self.path.join(&entry.name))?;
+        let path = self.path.join(format!("{open_seq}.seqid"));
+        let earlier = self.entries.iter().filter(|entry| seq_of_marker(&entry.name).is_some());
+        let mut earlier: Vec<PathBuf> = earlier.map(|entry| self.path.join(&entry.name)).collect();
+        earlier.retain(|marker| *marker != path);
+        // One request where files are far away. A new file would be three, and the removal of the old one two.
+        let is_there = earlier.pop().map_or(Ok(false), |marker| self.rename_marker(&marker, &path))?;
+        if !is_there {
+            match self.env.fs.put_new(&path, b"") {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                _ => {}
             }
         }
+        for marker in earlier {
+            remove_if_there(&self.env, &marker)?;
+        }
         Ok(())
+    }
+
+    /// Durably. False if another opening has taken the marker, or has made this one.
+    fn rename_marker(&self, from: &Path, to: &Path) -> Result<bool> {
+        let fs = &self.env.fs;
+        match fs.rename(from, to).or_else(|error| fs.resolve_rename(from, to, error)) {
+            Ok(()) => Ok(fs.sync_dir(&self.path).map(|()| true)?),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
 fn seq_of_marker(name: &str) -> Option<SeqId> {
     name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok().map(SeqId::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
+    use super::*;
+
+    const DIR: &str = "/r/recovered.edits";
+
+    fn names(fs: &SimFileSystem) -> Vec<String> {
+        fs.list(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    fn remember(fs: &SimFileSystem, found: &EditsDir, seq: u64) -> Result<()> {
+        let result = found.remember_seq(SeqId::new(seq));
+        if fs.is_remote() {
+            fs.deliver_late();
+        }
+        result
+    }
+
+    fn find(fs: &SimFileSystem) -> EditsDir {
+        EditsDir::find(&fs.env(), PathBuf::from(DIR)).unwrap()
+    }
+
+    #[test]
+    fn the_marker_of_the_last_opening_is_the_only_one() {
+        for fs in [SimFileSystem::new(), SimFileSystem::hdfs(1)] {
+            remember(&fs, &find(&fs), 3).unwrap();
+            assert_eq!(names(&fs), ["3.seqid"]);
+            fs.put_new(&Path::new(DIR).join("2_seqid"), b"").unwrap(); // as HBase 1 did
+            let before = find(&fs);
+            remember(&fs, &before, 12).unwrap();
+            assert_eq!(names(&fs), ["12.seqid"]);
+            // Another opening that has begun before finds its markers gone.
+            remember(&fs, &before, 12).unwrap();
+            assert_eq!(
+                (names(&fs), find(&fs).highest_marker()),
+                (vec!["12.seqid".to_string()], SeqId::new(12))
+            );
+        }
+    }
+
+    /// Whatever becomes of the rename, no marker that was acknowledged is lost.
+    #[test]
+    fn a_marker_is_never_missing() {
+        let renames: [fn() -> Fault; 3] = [
+            || Fault::new(Operation::Rename, DIR),
+            || Fault::new(Operation::Rename, DIR).but_done(),
+            || Fault::new(Operation::Rename, DIR).but_done_later(),
+        ];
+        for fault in renames {
+            let fs = SimFileSystem::hdfs(1);
+            remember(&fs, &find(&fs), 3).unwrap();
+            fs.inject(fault());
+            let done = remember(&fs, &find(&fs), 4);
+            assert_eq!(fs.faults_hit(), 1);
+            let at_least = if done.is_ok() { 4 } else { 3 };
+            assert!(find(&fs).highest_marker() >= SeqId::new(at_least), "{done:?}: {:?}", names(&fs));
+            remember(&fs, &find(&fs), 5).unwrap();
+            assert_eq!(names(&fs), ["5.seqid"]);
+        }
+    }
 }

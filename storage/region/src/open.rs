@@ -118,13 +118,19 @@ impl Region {
             let (name, cipher, wrapped) = (family.name_str(), family.encryption(), family.encryption_key());
             env.keys.check_family(&name, cipher, wrapped)?;
         }
-        if !env.fs.exists(&dir.join(REGION_INFO))? {
-            let families: Vec<FamilyDescriptor> = table.families().to_vec();
-            Region::create_on_disk(&env, root, &info, &families)?;
-        }
+        let make = || Region::create_on_disk(&env, root, &info, table.families());
         // Before the stores are listed: from here on no earlier opening can change them.
-        let mut place = OpeningDir::begin(&env, &dir, &archive_dir)?;
-        let entries = env.fs.list(&dir)?;
+        let mut place = match OpeningDir::begin(&env, &dir, &archive_dir) {
+            // Nearly all regions are there, so that is looked up afterwards.
+            Err(error) if env.fs.exists(&dir.join(REGION_INFO))? => return Err(error),
+            Err(_) => make().and_then(|()| OpeningDir::begin(&env, &dir, &archive_dir))?,
+            Ok(place) => place,
+        };
+        let mut entries = env.fs.list(&dir)?;
+        if !entries.iter().any(|entry| entry.name == REGION_INFO) {
+            make()?;
+            entries = env.fs.list(&dir)?;
+        }
         let loads = complete_loads(&env, &dir, &entries)?;
         set_storage_policy(
             &*env.fs,
@@ -395,6 +401,7 @@ impl Region {
         }
         self.services.wal.region_closed(self.info.encoded_name().as_bytes());
         self.evict_closed();
+        self.place().end();
         Ok(())
     }
 }

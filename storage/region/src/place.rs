@@ -15,10 +15,11 @@
 //! flush and compact them as before. Fencing its WAL does not prevent that, because a flush of what is in the WAL
 //! already does not write to it.
 //!
-//! Therefore each opening makes a directory of its own, once, and never with parents. The next opening takes the
-//! directories of all earlier ones away, and only then lists the stores. From that moment an earlier opening can neither
+//! Therefore each opening makes a directory of its own, once, and never with parents. It takes the directories of all
+//! earlier ones away, and only then lists the stores. From that moment an earlier opening can neither
 //! make a file nor bring one into a store: its `create` and `rename` fail, because the directory is gone. A rename before
 //! that moment is seen by the listing. Of two servers that begin to open the region at the same time, at most one succeeds.
+//! A region that is closed in order takes its directory along, so that the next opening finds none.
 //!
 //! A store with a list of its files has them made in its own directory. What belongs to the store is what the list names, and
 //! the list comes from the opening's directory.
@@ -30,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::Env;
+use halcyon_env::{DirEntry, Env};
 use halcyon_schema::{MobFileName, RegionInfo, TableName};
 
 use crate::loads::{give_back, is_staged_load};
@@ -51,40 +52,57 @@ pub(crate) struct OpeningDir {
 }
 
 impl OpeningDir {
-    /// Takes away the directories of earlier openings of the region, and makes one for this. To be called before the
+    /// Makes a directory for this opening of the region, and takes those of earlier ones away. To be called before the
     /// stores are listed. After an error it can be called again.
     pub fn begin(env: &Env, region_dir: &Path, archive_dir: &Path) -> Result<OpeningDir> {
         let all = region_dir.join(TEMPORARY);
-        let found = match env.fs.list(&all) {
+        let place = OpeningDir { env: env.clone(), dir: all.join(random_name()), apart: Vec::new() };
+        match env.fs.create_own_dir(&place.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 env.fs.create_dir(&all)?;
-                Vec::new()
+                env.fs.create_own_dir(&place.dir)?;
             }
-            found => found?,
-        };
-        // Only what is found here is removed, and never `.tmp` as a whole: an opening may have begun since.
-        for entry in found {
-            if entry.is_dir {
-                take_away(env, &all, &entry.name, archive_dir)?;
-            } else {
-                remove_if_there(env, &all.join(&entry.name))?;
-            }
+            made => made?,
         }
-        let place = OpeningDir { env: env.clone(), dir: all.join(random_name()), apart: Vec::new() };
-        env.fs.create_dir(&place.dir)?;
-        place.check_alone(&all)?;
-        Ok(place)
+        let begun = place.take_others_away(&all, archive_dir);
+        if begun.is_err() {
+            let _ = env.fs.remove_dir_all(&place.dir); // else the next opening does it
+        }
+        begun.map(|()| place)
     }
 
-    /// Of two openings at the same time, at most one finds itself alone: each looks after it has made its directory.
-    fn check_alone(&self, all: &Path) -> Result<()> {
+    /// Of two openings at the same time, at most one finds itself alone in the end: each looks after it has made its directory,
+    /// and again after it has taken another one away.
+    fn take_others_away(&self, all: &Path, archive_dir: &Path) -> Result<()> {
         let mine = name_of(&self.dir)?;
-        let openings = self.env.fs.list(all)?;
-        if openings.iter().map(|entry| &*entry.name).eq([mine]) {
+        let list = || self.env.fs.list(all);
+        let is_alone = |found: &[DirEntry]| found.iter().map(|entry| &*entry.name).eq([mine]);
+        let mut found = list()?;
+        if !is_alone(&found) && found.iter().any(|entry| entry.name == mine) {
+            // Only what is found here is removed, and never `.tmp` as a whole: an opening may have begun since.
+            for entry in found.iter().filter(|entry| entry.name != mine) {
+                if entry.is_dir {
+                    take_away(&self.env, all, &entry.name, archive_dir)?;
+                } else {
+                    remove_if_there(&self.env, &all.join(&entry.name))?;
+                }
+            }
+            found = list()?;
+        }
+        if is_alone(&found) {
             return Ok(());
         }
-        let _ = self.env.fs.remove_dir_all(&self.dir); // else the next opening does it
         Err(Error::new(ErrorKind::Moved, format!("{}: another server opens the region", all.display())))
+    }
+
+    /// Removes the directory of a region that is closed. What is in it, if anything, the next opening takes away.
+    pub fn end(&self) {
+        for family in &self.apart {
+            let _ = self.env.fs.remove_dir(&self.dir.join(family)); // if it stays, so does the other
+        }
+        if let Err(error) = self.env.fs.remove_dir(&self.dir) {
+            tracing::debug!(%error, "the directory of an opening stays until the next one");
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -294,6 +312,12 @@ pub(crate) fn retire<'a>(env: &Env, files: impl Iterator<Item = &'a Path>, archi
 /// Takes an earlier opening's directory away at one stroke, and brings what it was about to archive there.
 fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result<()> {
     let mut dir = all.join(opening);
+    // Most are empty: an opening removes what it has moved into a store.
+    match env.fs.remove_dir(&dir) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
     if !opening.starts_with(TAKEN) {
         let taken = all.join(format!("{TAKEN}{opening}"));
         let moved = env.fs.rename(&dir, &taken);
@@ -411,6 +435,21 @@ mod tests {
         assert_eq!(names(&fs, "/t/r/.tmp").len(), 1, "of the openings, the last has a directory");
     }
 
+    #[test]
+    fn an_opening_that_ends_leaves_what_it_has_not_finished() {
+        let (fs, env) = disk();
+        let first = begin(&env);
+        first.end();
+        assert!(names(&fs, "/t/r/.tmp").is_empty());
+        let second = begin(&env);
+        let going = second.dir().join(format!("a{OF_FAMILY}f"));
+        fs.put_new(&going, b"").unwrap();
+        second.end();
+        assert!(fs.exists(&going).unwrap());
+        begin(&env);
+        assert_eq!(names(&fs, "/archive/t/r/f"), ["a"]);
+    }
+
     /// A rename whose answer was lost put the file in place. An opening after it lists the file as its own, and the first
     /// one must not remove it.
     #[test]
@@ -430,18 +469,21 @@ mod tests {
     /// The second opening begins while the first one is about to make its directory, or has just made it.
     #[test]
     fn of_two_openings_at_the_same_time_one_succeeds() {
-        let (whole, env) = disk();
-        begin(&env);
-        let before = whole.calls();
-        begin(&env);
-        let calls = whole.calls() - before;
-        assert!(calls >= 6, "{calls} calls");
-        for seed in 0..10 {
-            for n in 1..=calls {
+        // An earlier opening may have left a file, which takes more steps.
+        for (leaves_file, calls_min) in [(false, 4), (true, 7)] {
+            let (whole, env) = disk();
+            let earlier = begin(&env);
+            leaves_file.then(|| write(&earlier));
+            let before = whole.calls();
+            begin(&env);
+            let calls = whole.calls() - before;
+            assert!(calls >= calls_min, "{calls} calls");
+            for (seed, n) in (0..10).flat_map(|seed| (1..=calls).map(move |n| (seed, n))) {
                 let fs = SimFileSystem::hdfs(seed);
                 fs.create_dir_all(Path::new(STORE)).unwrap();
                 let env = fs.env();
                 let earlier = begin(&env);
+                leaves_file.then(|| write(&earlier));
                 let second = Arc::new(Mutex::new(None));
                 let (other, slot) = (env.clone(), second.clone());
                 fs.pause_at(fs.calls() + n, move || *slot.lock() = Some(begin(&other)));

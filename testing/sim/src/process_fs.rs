@@ -115,6 +115,10 @@ impl FileSystem for ProcessFs {
         self.change(path, || self.world.fs.remove_file(path))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.change(path, || self.world.fs.remove_dir(path))
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.change(path, || self.world.fs.remove_dir_all(path))
     }

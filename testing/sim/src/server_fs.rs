@@ -132,6 +132,11 @@ impl FileSystem for ServerFs {
         self.change(path, move |fs| fs.remove_file(&at))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let at = path.to_path_buf();
+        self.change(path, move |fs| fs.remove_dir(&at))
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let at = path.to_path_buf();
         self.change(path, move |fs| fs.remove_dir_all(&at))

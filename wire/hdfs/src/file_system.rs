@@ -209,6 +209,10 @@ impl FileSystem for HdfsFileSystem {
         names::remove(&self.cluster, path, false)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        names::remove_empty_dir(&self.cluster, path)
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         names::remove(&self.cluster, path, true)
     }
@@ -219,6 +223,10 @@ impl FileSystem for HdfsFileSystem {
             let text = format!("{} cannot be created: it is there already", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
+        self.make_dir(path, false)
+    }
+
+    fn create_own_dir(&self, path: &Path) -> io::Result<()> {
         self.make_dir(path, false)
     }
 

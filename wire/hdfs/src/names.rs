@@ -87,3 +87,15 @@ pub(crate) fn remove(cluster: &Cluster, path: &Path, is_dir: bool) -> io::Result
     });
     answer.map(|_| ()).map_err(|failure| failure.into_change_io(path, "cannot be removed", cluster.address()))
 }
+
+/// Removes an empty directory by one request.
+pub(crate) fn remove_empty_dir(cluster: &Cluster, path: &Path) -> io::Result<()> {
+    let name = text(path)?;
+    let answer = cluster.ask_once(move |client| async move { client.delete(&name, false).await });
+    let failed = |failure: Failure| failure.into_change_io(path, "cannot be removed", cluster.address());
+    if answer.map_err(failed)? {
+        return Ok(());
+    }
+    let text = format!("{} cannot be removed: there is nothing of that name", path.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, text))
+}

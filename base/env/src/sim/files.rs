@@ -230,6 +230,17 @@ impl FileSystem for SimFileSystem {
         })
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let name = path.to_path_buf();
+        self.enter().change(Operation::Remove, path, move |tree| {
+            let node = tree.find_dir(&name)?;
+            if !tree.dir(node).names.is_empty() {
+                return Err(tree::named(io::ErrorKind::DirectoryNotEmpty, &name));
+            }
+            tree.remove(&name)
+        })
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let name = path.to_path_buf();
         self.enter().change(Operation::Remove, path, move |tree| {

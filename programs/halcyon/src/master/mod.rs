@@ -62,12 +62,14 @@ use crate::standalone::{self, DRAIN_TIME_MAX};
 use crate::surroundings::{ClusterMaster, Surroundings};
 use crate::traces::{self, Traces};
 
-/// Region servers that a starting master waits for (`hbase.master.wait.on.regionservers.mintostart`).
-const SERVERS_MIN: usize = 1;
-/// A master of a cluster that starts as a whole waits until no server has come for so long.
-const SETTLE_TIME: Duration = Duration::from_millis(1500);
-/// Between two attempts to take the cluster over.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long a starting master waits for the list of region servers in ZooKeeper.
+const LIST_WAIT: Duration = Duration::from_millis(1500);
+/// Between two looks at which region servers have come.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two attempts to take the cluster over, at first and later. After a power failure the first one finds only servers that are
+/// dead; the others come in a moment.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(100);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// HBase's default of `hbase.balancer.period`.
 const BALANCER_PERIOD_MS: u64 = 300_000;
 /// How often the master looks after what follows its tables and servers.
@@ -286,6 +288,8 @@ impl StandaloneSettings {
         master.remote_lock_timeout = self.parts.remote_lock_timeout;
         master.fix_merge_count_max = self.parts.fix_merge_count_max;
         master.separate_daughters = self.parts.separate_daughters;
+        master.servers_settle = self.parts.servers_settle;
+        master.servers_max = usize::try_from(self.parts.servers_max).ok().filter(|max| *max > 0);
         master.mob = MobChoreSettings {
             cleaner_period: Duration::from_secs(self.regionserver.mob_cleaner_period_s),
             age_min: self.regionserver.mob_age_min,
@@ -343,6 +347,7 @@ impl Active {
         self.timelines.servers_joined();
 
         let files = self.start_files().await?;
+        let mut retry_pause = RETRY_PAUSE_MIN;
         let (master, sources) = loop {
             self.add_recovering(&servers, news.as_ref()).await?;
             let sources = Arc::new(ClusterSources::new(servers.clone(), files.replication_books()));
@@ -360,7 +365,8 @@ impl Active {
                 }
                 Err(error) => tracing::warn!(%error, "the cluster cannot be taken over yet"),
             }
-            tokio::time::sleep(RETRY_PAUSE).await;
+            tokio::time::sleep(retry_pause).await;
+            retry_pause = (retry_pause * 2).min(RETRY_PAUSE_MAX);
         };
         self.timelines.takeover_ended();
         assignments.set(&master);
@@ -420,25 +426,20 @@ impl Active {
         master
     }
 
-    /// Those that have a znode are there; in a cluster that starts as a whole they come one after the other.
+    /// Those that have a znode are there; in a cluster that starts as a whole they come one after the other. For those that had
+    /// regions the master waits when it has read `hbase:meta`.
     async fn wait_for_servers(&self, servers: &Arc<Servers>) {
-        let known = self.view.region_servers.clone().wait(SETTLE_TIME).await.unwrap_or_default();
+        let known = self.view.region_servers.clone().wait(LIST_WAIT).await.unwrap_or_default();
         for server in &known {
             servers.add_online(server);
         }
-        if known.len() >= SERVERS_MIN {
-            return;
+        let count_min = self.settings.parts.servers_min.max(1);
+        if servers.online().len() < count_min {
+            tracing::info!(count_min, "waiting for region servers");
         }
-        tracing::info!("waiting for region servers");
-        let (mut online, mut since) = (servers.online(), Instant::now());
-        while online.len() < SERVERS_MIN || since.elapsed() < SETTLE_TIME {
-            tokio::time::sleep(SETTLE_TIME / 30).await;
-            let now = servers.online();
-            if now != online {
-                (online, since) = (now, Instant::now());
-            }
+        while servers.online().len() < count_min {
+            tokio::time::sleep(LOOK).await;
         }
-        tracing::info!(servers = online.len(), "region servers have joined");
     }
 
     /// The WALs that are there are of servers that are online, of dead ones, and of masters before.
