@@ -49,6 +49,7 @@
 # make encryption-test   one root directory with encrypted tables and logs under HBase 2.6.4 and Halcyon, with kills, new keys and
 #              missing ones; two minutes
 # make quotas-test  quotas in a cluster of Halcyon, and at a Halcyon server under HBase's master, compared with HBase; 15 minutes
+# make answers-test   merges and store file trackers in clusters of several processes, compared with HBase; some minutes
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
@@ -109,7 +110,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -303,6 +304,9 @@ mob-test: build
 
 encryption-test: build
 	HALCYON="$(HALCYON)" testing/compat/encryption.sh
+
+answers-test: build
+	HALCYON="$(HALCYON)" testing/cluster/answers-test.sh
 
 quotas-test: build
 	HALCYON="$(HALCYON)" testing/cluster/quotas-test.sh

@@ -95,7 +95,7 @@ back() { # back PROCESS SERVER: starts the process that was called SERVER again
   wait_for 120 is_dead "$2"
   wait_for 60 all_open
   cluster start "$1"
-  wait_for 60 has_joined "$1" "$2"
+  wait_for 300 has_joined "$1" "$2"
 }
 
 round_kill() { # round_kill SYSTEM NUMBER

@@ -8,10 +8,8 @@
 //   java -cp JARS Trackers.java stop ZOOKEEPER ROOT        stops the cluster
 
 import java.io.DataInputStream;
-import java.io.File;
-import java.io.FileInputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -20,6 +18,11 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.zip.CRC32;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.HBaseConfiguration;
@@ -42,7 +45,8 @@ public class Trackers {
   static Configuration conf;
   static Connection connection;
   static Admin admin;
-  static File root;
+  static FileSystem disk;
+  static Path root;
 
   interface Step { Object run() throws Exception; }
 
@@ -52,9 +56,10 @@ public class Trackers {
     conf.set("hbase.zookeeper.property.clientPort", args[1].substring(args[1].lastIndexOf(':') + 1));
     conf.setInt("hbase.client.retries.number", 5);
     conf.setInt("hbase.client.pause", 50);
-    conf.set("hbase.rootdir", "file://" + args[2]);
-    conf.set("fs.defaultFS", "file:///");
-    root = new File(args[2]);
+    root = new Path(args[2].contains("://") ? args[2] : "file://" + args[2]);
+    conf.set("hbase.rootdir", root.toString());
+    conf.set("fs.defaultFS", root.toUri().resolve("/").toString());
+    disk = root.getFileSystem(conf);
     connection = ConnectionFactory.createConnection(conf);
     admin = connection.getAdmin();
     switch (args[0]) {
@@ -146,13 +151,13 @@ public class Trackers {
 
   // ---- files ----
 
-  static File regionDir(RegionInfo region) {
+  static Path regionDir(RegionInfo region) {
     TableName name = region.getTable();
-    return new File(root, "data/" + name.getNamespaceAsString() + "/" + name.getQualifierAsString() + "/" + region.getEncodedName());
+    return new Path(root, "data/" + name.getNamespaceAsString() + "/" + name.getQualifierAsString() + "/" + region.getEncodedName());
   }
 
-  static StoreFileList read(File file) throws IOException {
-    try (DataInputStream in = new DataInputStream(new FileInputStream(file))) {
+  static StoreFileList read(Path file) throws IOException {
+    try (DataInputStream in = new DataInputStream(disk.open(file))) {
       byte[] bytes = new byte[in.readInt()];
       in.readFully(bytes);
       CRC32 crc = new CRC32();
@@ -164,10 +169,11 @@ public class Trackers {
   }
 
   /** The list that counts. */
-  static StoreFileList newest(File dir) throws IOException {
+  static StoreFileList newest(Path dir) throws IOException {
     StoreFileList newest = null;
     long sequence = -1;
-    for (File file : list(dir)) {
+    for (FileStatus status : list(dir)) {
+      Path file = status.getPath();
       if (!file.getName().matches("f[12]\\.\\d{13}")) throw new IOException(file.getName());
       long of = Long.parseLong(file.getName().substring(3));
       StoreFileList found = read(file);
@@ -177,9 +183,12 @@ public class Trackers {
     return newest;
   }
 
-  static File[] list(File dir) {
-    File[] files = dir.listFiles((in, name) -> !name.endsWith(".crc"));
-    return files == null ? new File[0] : files;
+  static FileStatus[] list(Path dir) throws IOException {
+    try {
+      return disk.listStatus(dir);
+    } catch (FileNotFoundException none) {
+      return new FileStatus[0];
+    }
   }
 
   static String kind(String name) {
@@ -197,24 +206,25 @@ public class Trackers {
     StringBuilder text = new StringBuilder();
     for (RegionInfo region : admin.getRegions(table(name))) {
       for (ColumnFamilyDescriptor family : admin.getDescriptor(table(name)).getColumnFamilies()) {
-        File dir = new File(regionDir(region), family.getNameAsString());
-        StoreFileList list = newest(new File(dir, ".filelist"));
+        Path dir = new Path(regionDir(region), family.getNameAsString());
+        StoreFileList list = newest(new Path(dir, ".filelist"));
         text.append(text.length() > 0 ? "; " : "").append(family.getNameAsString()).append(' ');
         TreeSet<String> listed = new TreeSet<>();
         Map<String, Integer> kinds = new TreeMap<>();
         if (list != null) {
           for (StoreFileEntry entry : list.getStoreFileList()) {
-            File file = new File(dir, entry.getName());
+            Path file = new Path(dir, entry.getName());
+            long there = disk.exists(file) ? disk.getFileStatus(file).getLen() : -1;
             listed.add(entry.getName());
             String kind = kind(entry.getName());
-            long size = kind.equals("file") || kind.equals("loaded") ? file.length() : 0;
-            if (!file.exists() || entry.getSize() != size) throw new IOException(entry.getName() + " has " + file.length() + ", not " + entry.getSize());
+            long size = kind.equals("file") || kind.equals("loaded") ? there : 0;
+            if (there < 0 || entry.getSize() != size) throw new IOException(entry.getName() + " has " + there + ", not " + entry.getSize());
             kinds.merge(restored ? "file" : kind, 1, Integer::sum);
           }
         }
         text.append(list == null ? "no list" : "lists " + kinds);
         int others = 0;
-        for (File file : list(dir)) if (file.isFile() && !listed.contains(file.getName())) others++;
+        for (FileStatus file : list(dir)) if (file.isFile() && !listed.contains(file.getPath().getName())) others++;
         if (list == null || countOthers) text.append(", others ").append(others);
       }
     }
@@ -278,10 +288,11 @@ public class Trackers {
     tell("one list", () -> {
       put("a2", F, 30, 31, 1); flush("a2");
       put("a2", F, 31, 32, 1); flush("a2");
-      File[] lists = list(new File(new File(regionDir(admin.getRegions(table("a2")).get(0)), "f"), ".filelist"));
-      long newest = Arrays.stream(lists).mapToLong(file -> Long.parseLong(file.getName().substring(3))).max().getAsLong();
-      return Arrays.stream(lists).filter(file -> file.getName().endsWith("." + newest)).count() + " of this opening, version " +
-        newest(lists[0].getParentFile()).getVersion();
+      Path lists = new Path(regionDir(admin.getRegions(table("a2")).get(0)), "f/.filelist");
+      FileStatus[] found = list(lists);
+      long newest = Arrays.stream(found).mapToLong(file -> Long.parseLong(file.getPath().getName().substring(3))).max().getAsLong();
+      return Arrays.stream(found).filter(file -> file.getPath().getName().endsWith("." + newest)).count() + " of this opening, version " +
+        newest(lists).getVersion();
     });
     tell("emptied", () -> {
       admin.disableTable(table("a3")); admin.truncateTable(table("a3"), true);
@@ -290,15 +301,13 @@ public class Trackers {
   }
 
   static void load(String name, int from, int to) throws Exception {
-    File dir = Files.createTempDirectory("trackers").toFile();
-    File family = new File(dir, "f");
-    family.mkdirs();
-    File path = new File(family, "load");
-    HFile.Writer writer = HFile.getWriterFactory(conf, new CacheConfig(conf)).withPath(HFileSystem.get(conf), new org.apache.hadoop.fs.Path(path.getPath()))
+    Path dir = new Path(root.getParent(), "trackers-" + System.nanoTime());
+    Path path = new Path(dir, "f/load");
+    HFile.Writer writer = HFile.getWriterFactory(conf, new CacheConfig(conf)).withPath(HFileSystem.get(conf), path)
       .withFileContext(new HFileContextBuilder().withIncludesTags(true).build()).create();
     for (int row = from; row < to; row++) writer.append(new KeyValue(Bytes.toBytes(String.format("r%04d", row)), F, Q, 7, Bytes.toBytes("loaded")));
     writer.close();
-    new BulkLoadHFilesTool(conf).bulkLoad(table(name), new org.apache.hadoop.fs.Path(dir.getPath()));
+    new BulkLoadHFilesTool(conf).bulkLoad(table(name), dir);
   }
 
   static void modify(String name, String... settings) throws IOException {
@@ -429,17 +438,24 @@ public class Trackers {
   }
 
   /** What no list names is nobody's. */
+  static void write(Path file, int... bytes) throws IOException {
+    try (FSDataOutputStream out = disk.create(file, false)) {
+      for (int each : bytes) out.write(each);
+    }
+  }
+
   static void disturbed() throws Exception {
     create("h1", IMPL, "FILE");
     put("h1", F, 0, 10, 1);
     flush("h1");
     put("h1", F, 10, 20, 1);
     flush("h1");
-    File family = new File(regionDir(admin.getRegions(table("h1")).get(0)), "f");
-    StoreFileList list = newest(new File(family, ".filelist"));
+    Path family = new Path(regionDir(admin.getRegions(table("h1")).get(0)), "f");
+    StoreFileList list = newest(new Path(family, ".filelist"));
     tell("files that are in no list", () -> {
-      Files.write(new File(family, "0123456789abcdef0123456789abcdef").toPath(), new byte[] {1, 2, 3});
-      Files.copy(new File(family, list.getStoreFile(0).getName()).toPath(), new File(family, "abcdef0123456789abcdef0123456789").toPath());
+      write(new Path(family, "0123456789abcdef0123456789abcdef"), 1, 2, 3);
+      Path copy = new Path(family, "abcdef0123456789abcdef0123456789");
+      FileUtil.copy(disk, new Path(family, list.getStoreFile(0).getName()), disk, copy, false, conf);
       admin.disableTable(table("h1"));
       admin.enableTable(table("h1"));
       try (Table table = connection.getTable(table("h1")); ResultScanner scanner = table.getScanner(new Scan().readAllVersions())) {
@@ -453,8 +469,7 @@ public class Trackers {
     });
     tell("a list that ends too early", () -> {
       admin.disableTable(table("h1"));
-      File half = new File(new File(family, ".filelist"), "f1." + (System.currentTimeMillis() + 1000));
-      Files.write(half.toPath(), new byte[] {0, 0, 0, 60, 1, 2});
+      write(new Path(family, ".filelist/f1." + (System.currentTimeMillis() + 1000)), 0, 0, 0, 60, 1, 2);
       admin.enableTable(table("h1"));
       return "rows " + count("h1");
     });

@@ -6,8 +6,6 @@
 // It is in the package of the client, because only there a request can be sent as it is: Admin refuses some of them itself.
 package org.apache.hadoop.hbase.client;
 
-import java.io.File;
-import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -17,6 +15,9 @@ import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.HBaseConfiguration;
@@ -44,7 +45,7 @@ public class Merges {
   static Configuration conf;
   static ClusterConnection connection;
   static Admin admin;
-  static File root;
+  static Path root;
   /** What each region that was seen is called here, by its encoded name. */
   static final Map<String, String> NAMES = new HashMap<>();
 
@@ -57,7 +58,7 @@ public class Merges {
     conf.setInt("hbase.client.retries.number", 4);
     conf.setInt("hbase.client.pause", 50);
     conf.setInt("hbase.client.operation.timeout", 20000);
-    root = new File(args[2]);
+    root = new Path(args[2]);
     connection = (ClusterConnection) ConnectionFactory.createConnection(conf);
     admin = connection.getAdmin();
     switch (args[0]) {
@@ -390,9 +391,12 @@ public class Merges {
       meta.put(new Put(wide.getRegionName()).addColumn(INFO, HConstants.REGIONINFO_QUALIFIER, RegionInfo.toByteArray(wide))
         .addColumn(INFO, HConstants.STATE_QUALIFIER, Bytes.toBytes("CLOSED")));
     }
-    File dir = new File(root, "data/default/w/" + wide.getEncodedName());
-    new File(dir, "f").mkdirs();
-    Files.write(new File(dir, ".regioninfo").toPath(), RegionInfo.toDelimitedByteArray(wide));
+    Path dir = new Path(root, "data/default/w/" + wide.getEncodedName());
+    FileSystem files = dir.getFileSystem(conf);
+    files.mkdirs(new Path(dir, "f"));
+    try (FSDataOutputStream out = files.create(new Path(dir, ".regioninfo"), false)) {
+      out.write(RegionInfo.toDelimitedByteArray(wide));
+    }
     try (Hbck hbck = connection.getHbck()) {
       List<Long> begun = hbck.assigns(Arrays.asList(wide.getEncodedName()));
       say("w assigns: %s", begun.get(0) > 0 ? "begun" : "not begun");
