@@ -105,7 +105,6 @@ pub(crate) fn recover(
 ) -> Result<()> {
     if let Some(dir) = fence(cluster, server)? {
         timelines.fenced(server);
-        begin_sealing(cluster, &dir, threads); // when a whole cluster starts, there may be no server to split them yet
         let Amount { wals_count, bytes } = split(cluster, &dir, Logs::All, threads)?;
         timelines.split(server, wals_count, bytes);
         remove(cluster, &dir)?;
