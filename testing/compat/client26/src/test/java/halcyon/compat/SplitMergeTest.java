@@ -13,8 +13,12 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
+import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
@@ -222,13 +226,17 @@ class SplitMergeTest extends CompatTest {
     final int writers = 3;
     final int counters = 20;
     Table table = create(family(F).build());
+    // As often as HBase's client tries by itself: a busy disk makes a change take more than a second, and the next follows.
+    Configuration patient = Target.configuration(registry);
+    patient.setInt("hbase.client.retries.number", HConstants.DEFAULT_HBASE_CLIENT_RETRIES_NUMBER);
+    Connection users = ConnectionFactory.createConnection(patient);
     AtomicBoolean stop = new AtomicBoolean();
     ExecutorService threads = Executors.newFixedThreadPool(writers + 2);
     List<Future<Integer>> written = new ArrayList<>();
     for (int w = 0; w < writers; w++) {
       final int writer = w;
       written.add(threads.submit(() -> {
-        Table mine = connection.getTable(table.getName());
+        Table mine = users.getTable(table.getName());
         int i = 0;
         for (; !stop.get(); i++) {
           mine.put(put(bytes(String.format("k%05d-%d", i * 31 % 10000, writer)), "f:" + i, "v" + i));
@@ -237,7 +245,7 @@ class SplitMergeTest extends CompatTest {
       }));
     }
     Future<Integer> counted = threads.submit(() -> {
-      Table mine = connection.getTable(table.getName());
+      Table mine = users.getTable(table.getName());
       int i = 0;
       for (; !stop.get(); i++) {
         mine.incrementColumnValue(bytes("k" + String.format("%05d", i % counters * 500)), F, bytes("n"), 1);
@@ -245,7 +253,7 @@ class SplitMergeTest extends CompatTest {
       return i;
     });
     Future<Integer> scanned = threads.submit(() -> {
-      Table mine = connection.getTable(table.getName());
+      Table mine = users.getTable(table.getName());
       int scans = 0;
       while (!stop.get()) {
         String last = "";
@@ -265,7 +273,7 @@ class SplitMergeTest extends CompatTest {
     int merges = 0;
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
     while (System.nanoTime() < end) {
-      Thread.sleep(100); // a client that tries seven times is not to meet a change each time
+      Thread.sleep(100); // a client is not to meet a change at each try
       List<RegionInfo> regions = regions(table);
       int at = random.nextInt(regions.size());
       try {
@@ -290,6 +298,7 @@ class SplitMergeTest extends CompatTest {
     int increments = counted.get(60, TimeUnit.SECONDS);
     int scans = scanned.get(60, TimeUnit.SECONDS);
     threads.shutdown();
+    users.close();
     System.out.printf("%s: %d splits, %d merges, %d puts, %d increments, %d scans%n", registry, splits, merges, cells,
         increments, scans);
     assertTrue(splits >= 3 && merges >= 3, splits + " splits, " + merges + " merges");
