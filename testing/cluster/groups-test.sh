@@ -13,7 +13,7 @@ export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/rele
 GROUPS_LIB="${HALCYON_GROUPS_LIB:-$HOME/.cache/halcyon/hbase-rsgroup-lib}"
 hbase_fetch
 maven_jars "$HERE/groups/pom.xml" "$GROUPS_LIB"
-trap 'cluster down' EXIT
+trap 'cluster down; rm -f "$CLUSTER_DIR.script"' EXIT
 trap 'exit 143' TERM INT
 
 groups() { # groups ORDER ARGUMENT...
@@ -27,9 +27,13 @@ groups() { # groups ORDER ARGUMENT...
     { tail -n 15 "$CLUSTER_DIR/groups.err" >&2; fail "groups $*"; }
 }
 
+SCRIPT="$CLUSTER_DIR.script" # a group for one table
+printf '#!/bin/sh\n[ "$1 $2" != "default scripted" ] || echo shell\n' > "$SCRIPT"
+chmod +x "$SCRIPT"
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 900 \
   --property hbase.coprocessor.master.classes=org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint \
-  --property hbase.master.loadbalancer.class=org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer > /dev/null
+  --property hbase.master.loadbalancer.class=org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer \
+  --property "hbase.rsgroup.table.mapping.script=$SCRIPT" > /dev/null
 ZK="$(setting_of zookeeper)"
 groups begin | tee "$CLUSTER_DIR/begin"
 server="$(sed -n 's/^server //p' "$CLUSTER_DIR/begin")"
@@ -56,6 +60,10 @@ all_at() { local seen; seen="$("$HALCYON" shell --zookeeper "$ZK" --json -e "lis
 sh_halcyon "add_rsgroup 'shell'; move_servers_rsgroup 'shell', ['$other']; create 'shell', 'f'; move_tables_rsgroup 'shell', ['shell']" > /dev/null
 in_group shell "$other" && in_group shell shell || fail "the group of the shell is: $(sh_halcyon "get_rsgroup 'shell'")"
 wait_for 30 all_at shell "$other"
+sh_halcyon "create 'scripted', 'f'" > /dev/null
+in_group shell scripted || fail "the script's group of the table was not taken: $(sh_halcyon "get_rsgroup 'shell'")"
+wait_for 30 all_at scripted "$other"
+sh_halcyon "disable 'scripted'; drop 'scripted'" > /dev/null
 sh_halcyon "move_tables_rsgroup 'default', ['shell']; move_servers_rsgroup 'default', ['$other']; remove_rsgroup 'shell'" > /dev/null
 in_group default "$other" && ! sh_halcyon "list_rsgroups" | grep -q '^shell' || fail "the group of the shell is still there: $(sh_halcyon list_rsgroups)"
 echo "groups-test: passed"

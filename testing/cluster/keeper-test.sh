@@ -3,12 +3,13 @@
 # pause of 5 s with a session of 6 s is no death, and that a standby master does not wait for a session. Three minutes.
 #   keeper-test.sh
 # PAUSES   pauses of 5 s, default 4
+# KILLS    killed servers, default 3: how long each report takes
 # HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-keeper-test}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-PAUSES="${PAUSES:-4}" SESSION_MS=6000
+PAUSES="${PAUSES:-4}" KILLS="${KILLS:-3}" SESSION_MS=6000
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 LISTENER=""
@@ -66,15 +67,20 @@ for ((n = 1; n <= PAUSES; n++)); do # the whole server, with its keeper; and the
   expect_count t 1 "pause $n of 5 s with a session of $SESSION_MS ms: no failover"
 done
 
-name=halcyon1 before="$(name_of halcyon1)" begun="$(now_ms)"
-cluster kill-server "$name"
-wait_for 10 has_said "$name" "$begun" "the server's session is ended"
-wait_for 10 is_dead "$before"
-noticed="$(said_after "$(active)" "$begun" "a region server is dead")"
-echo "a killed server: its keeper has ended its session after $(said_after "$name" "$begun" "the server's session is ended") ms, the master knew after $noticed ms"
-[ "$noticed" -lt 2000 ] || fail "the master knew of it after $noticed ms"
-wait_for 10 exited "$name" 137
-expect_count t 1 "killed"
+for ((n = 1; n <= KILLS; n++)); do
+  name="halcyon$((n % 3 + 1))" before="$(name_of "halcyon$((n % 3 + 1))")" server="$(server_of "halcyon$((n % 3 + 1))")"
+  begun="$(now_ms)"
+  kill -KILL "$server"
+  wait_for 10 has_said "$name" "$begun" "the server's session is ended"
+  wait_for 10 is_dead "$before"
+  noticed="$(said_after "$(active)" "$begun" "a region server is dead")"
+  echo "kill $n of a server, in ms after the signal: its keeper knew $(said_after "$name" "$begun" "the server has ended")," \
+    "its session was ended $(said_after "$name" "$begun" "the server's session is ended"), the master knew $noticed"
+  [ "$noticed" -lt 2000 ] || fail "the master knew of it after $noticed ms"
+  wait_for 10 exited "$name" 137
+  expect_count t 1 "kill $n"
+  [ "$n" = "$KILLS" ] || back "$name" "$before"
+done
 
 mkdir -p "$CLUSTER_DIR/notify"
 python3 -c '

@@ -3,6 +3,8 @@
 # writes to it and reads from it (testing/compat/migrate). A region server of Halcyon is killed during the copy, another one and the
 # active master after the cut over. The client compares all rows of both with what was acknowledged.
 #   migrate.sh
+# SOURCE_SERVERS  region servers of HBase, each with two WALs (multiwal), on an HDFS of their own. One of them is killed during the copy, too.
+#                 Default 0: one process with everything, and one WAL
 # ROWS         rows that are loaded before, default 300000
 # THREADS      threads of the client, default 4
 # PAUSE_MAX    seconds after which a cut over is undone; it is tried up to six times; default 5
@@ -12,7 +14,7 @@ set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-cluster-migrate}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-ROWS="${ROWS:-300000}"
+ROWS="${ROWS:-300000}" SOURCE_SERVERS="${SOURCE_SERVERS:-0}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
@@ -20,7 +22,7 @@ ROWS="${ROWS:-300000}"
 . "$HERE/../compat/hbase.sh"
 DIR="$CLUSTER_DIR-source" # a directory of a cluster holds nothing else
 WORKER=""
-trap 'process_kill "$WORKER"; hbase_kill; cluster down' EXIT
+trap 'process_kill "$WORKER"; hbase_kill; [ "$SOURCE_SERVERS" = 0 ] || source_cluster down || true; cluster down' EXIT
 trap 'exit 143' TERM INT
 rm -rf "$DIR"
 mkdir -p "$DIR/classes"
@@ -28,6 +30,7 @@ touch "$DIR/migrate.log"
 hbase_fetch
 "${JAVA}c" -nowarn -cp "$HBASE_LIB/*" -d "$DIR/classes" "$HERE/../compat/migrate/Migrate.java" 2> "$DIR/javac.log"
 
+source_cluster() { CLUSTER_DIR="$DIR/cluster" "$HERE/cluster.sh" "$@"; }
 java_client() { # java_client COMMAND ARGUMENT...: in place of the shell that calls it
   exec "$JAVA" -Xmx600m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$HBASE_LIB/*" Migrate "$@" 2>> "$DIR/client.log" < /dev/null
 }
@@ -59,8 +62,14 @@ kill_one() { # kill_one PROCESS: until the master knows
 
 cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 3000 > /dev/null
 ZK="$(setting_of zookeeper)"
-HBASE_START_SECONDS=180
-hbase_start "$DIR/hbase" "$DIR/hbase-root"
+if [ "$SOURCE_SERVERS" = 0 ]; then
+  HBASE_START_SECONDS=180
+  hbase_start "$DIR/hbase" "$DIR/hbase-root"
+else
+  source_cluster up --parts "zookeeper hdfs hbaseservers" --halcyons 0 --hregionservers "$SOURCE_SERVERS" --seconds 3000 \
+    --property hbase.wal.provider=multiwal > /dev/null
+  HBASE_ZK="$(source_cluster settings | sed -n 's/^zookeeper //p')"
+fi
 (java_client create "$HBASE_ZK")
 (java_client load "$HBASE_ZK" "$ROWS")
 java_client work "$HBASE_ZK" "$ZK" "$DIR" "${THREADS:-4}" "$ROWS" > "$DIR/worker.txt" &
@@ -73,6 +82,13 @@ wait_for 300 says '^copy: '
 kill_one halcyon1 "during the copy"
 ! says '^copied: ' || fail "the copy had ended before the server was declared dead: set COPY_LIMIT"
 cluster start halcyon1
+if [ "$SOURCE_SERVERS" != 0 ]; then
+  source_cluster kill hregionserver2
+  ! says '^copied: ' || fail "the copy had ended before a server of the source was killed: set COPY_LIMIT"
+  sleep 15 # longer than its session
+  source_cluster start hregionserver2
+  echo "hregionserver2 of the source was killed during the copy"
+fi
 wait "$run"
 grep -E '^(copied|compared): ' "$DIR/migrate.log" | tail -n 2
 cuts --cut-over
@@ -92,5 +108,5 @@ wait "$WORKER" || fail "the client: $(cat "$DIR/worker.txt")"
 WORKER=""
 tail -n 3 "$DIR/worker.txt"
 migrate --finish || fail "halcyon migrate --finish: $(tail -n 5 "$DIR/migrate.log")"
-echo "migration of $ROWS rows from HBase to a cluster of Halcyon and back under writes: 2 region servers and a master killed, differences 0"
+echo "migration of $ROWS rows from HBase ($SOURCE_SERVERS region servers) to a cluster of Halcyon and back under writes: 2 region servers and a master killed, differences 0"
 rm -rf "$DIR"

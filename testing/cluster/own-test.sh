@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What administrators do in a cluster of Halcyon: snapshots, splits, merges, changes of tables, decommissioning, the balancer, a server
-# that is stopped, and the stop and start of everything. Rows are counted after each step. Some minutes.
+# What administrators do in a cluster of Halcyon: snapshots, splits, merges, changes of tables, decommissioning, the balancer,
+# draining_servers.rb and graceful_stop.sh by HBase's own classes, a server that is stopped, and the stop and start of everything.
+# Rows are counted after each step. Some minutes.
 #   own-test.sh
 # HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
 set -euo pipefail
@@ -11,6 +12,8 @@ export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/rele
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
 client26_classes
+TOOLS_LIB="${HALCYON_HBASE_TOOLS_LIB:-$HOME/.cache/halcyon/hbase-tools-lib-2.6.4}"
+[ -n "${HALCYON_HBASE_TOOLS_LIB:-}" ] || maven_jars "$HERE/tools/pom.xml" "$TOOLS_LIB"
 trap 'cluster down' EXIT
 trap 'exit 143' TERM INT
 
@@ -21,6 +24,10 @@ write() { # write TABLE FROM TO
 orders() { client26 halcyon.compat.mixed.Orders "$ZK" "$1"; }
 has_regions() { [ "$(regions "$1" | wc -l)" = "$2" ]; } # has_regions TABLE COUNT
 at() { "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -cF "$2" || true; } # at TABLE SERVER
+tool() { # tool CLASS ARGUMENT...: a program of HBase or ZooKeeper
+  timeout 300 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$CLUSTER_DIR/client:$TOOLS_LIB/*" "$@" > "$CLUSTER_DIR/tool.log" 2>&1 < /dev/null ||
+    fail "$1: $(tail -n 5 "$CLUSTER_DIR/tool.log")"
+}
 exited() { # in order
   local found
   found="$(cluster status)" && grep -q "^$1 ended, 0$" <<< "$found"
@@ -63,6 +70,34 @@ sh_halcyon "recommission_regionserver '$meta'" > /dev/null
 orders balance > "$CLUSTER_DIR/balance.log" 2>&1 || fail "balance: $(cat "$CLUSTER_DIR/balance.log")"
 wait_for 60 has_some "$meta"
 expect_count t 2000 "recommissioned and balanced: $(at t "$meta") regions there"
+
+# draining_servers.rb makes this znode, and removes it
+tool org.apache.zookeeper.ZooKeeperMain -server "$ZK" create "/hbase/draining/$meta"
+sleep 2
+sh_halcyon "create 'd', 'f', SPLITS => ['1', '2', '3', '4', '5']" > /dev/null
+[ "$(at d "$meta")" = 0 ] || fail "a server that is drained got $(at d "$meta") regions of a new table"
+tool org.apache.zookeeper.ZooKeeperMain -server "$ZK" delete "/hbase/draining/$meta"
+sleep 2
+sh_halcyon "disable 'd'; drop 'd'; create 'd', 'f', SPLITS => ['1', '2', '3', '4', '5']" > /dev/null
+[ "$(at d "$meta")" -gt 0 ] || fail "a server that is not drained any more got no region of a new table"
+echo "a server is drained, and not any more: $(at d "$meta") of 6 regions of a new table are there"
+
+# as graceful_stop.sh: the balancer is off, RegionMover takes all regions away and notes them; it brings them back after the restart
+sh_halcyon "balance_switch false" > /dev/null
+process="$(server_at "$meta")" before="$(at t "$meta")"
+port="${meta#*,}" port="${port%,*}"
+[ "$before" -gt 0 ] || fail "no region of t is at $meta"
+tool org.apache.hadoop.hbase.util.RegionMover -r "localhost:$port" -o unload -f "$CLUSTER_DIR/moved" -m 4 -t 200
+is_empty "$meta" || fail "RegionMover has left regions: $(at t "$meta") of t"
+cluster stop "$process"
+wait_for 10 exited "$process"
+cluster start "$process"
+wait_for 60 has_another "$process" "$meta"
+meta="$(name_of "$process")"
+tool org.apache.hadoop.hbase.util.RegionMover -r "localhost:$port" -o load -f "$CLUSTER_DIR/moved" -m 4 -t 200
+[ "$(at t "$meta")" = "$before" ] || fail "RegionMover brought $(at t "$meta") regions of t back, not $before"
+sh_halcyon "balance_switch true" > /dev/null
+expect_count t 2000 "graceful_stop: $before regions went and came back"
 
 process="$(server_at "$meta")"
 write t 2000 2099

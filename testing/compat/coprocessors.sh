@@ -18,52 +18,45 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 scratch coprocessors
 
 hbase_fetch
-EXAMPLES="$HOME/.cache/halcyon/compat-coprocessors"
-maven_jars "$HERE/coprocessors/pom.xml" "$EXAMPLES"
-mkdir -p "$DIR/marks" "$DIR/filters" "$DIR/client"
-# On the class path of the server, as filters have to be.
-javac -nowarn -d "$DIR/filters" -cp "$HBASE_LIB/*" "$HERE"/coprocessors/filters/halcyon/compat/*.java 2> "$DIR/javac.log"
-javac -nowarn -d "$DIR/marks" -cp "$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/src/halcyon/compat/*.java 2>> "$DIR/javac.log"
-(cd "$DIR/marks" && jar cf "$DIR/marks.jar" .)
-javac -nowarn -d "$DIR/client" -cp "$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" "$HERE"/coprocessors/*.java 2>> "$DIR/javac.log"
+coprocessor_tests "$DIR"
 
 client() { # client CLASS ZOOKEEPER ARGUMENT...
   local class="$1"
   shift
-  (cd "$DIR" && timeout 400 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$DIR/client:$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" "$class" "$@" \
+  (cd "$DIR" && timeout 400 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$COPROCESSORS_CLIENT" "$class" "$@" \
     2> "$DIR/client.log" < /dev/null) || { tail -n 20 "$DIR/client.log" >&2; return 1; }
 }
 
 hbase_with_examples() {
   HBASE_OWN="$HBASE_LIB"
-  HBASE_LIB="$DIR/filters:$HBASE_LIB/*:$EXAMPLES" # hbase_start adds the last asterisk
+  HBASE_LIB="${COPROCESSORS_SERVERS%/\*}" # hbase_start adds the last asterisk
   hbase_start "$DIR/hbase" "$DIR/hbase-root"
   HBASE_LIB="$HBASE_OWN"
 }
 
 if [ "${1:-}" = --hbase ]; then
   hbase_with_examples
-  client Coprocessors "$HBASE_ZK" "$DIR/marks.jar" "$DIR" > "$DIR/answers.txt"
+  client Coprocessors "$HBASE_ZK" "$MARKS_JAR" "$DIR" > "$DIR/answers.txt"
   cp "$DIR/answers.txt" "$HERE/coprocessors/answers.txt"
   exit 0
 fi
 coprocessor_host "$DIR/host"
 mkdir -p "$DIR/conf"
-coprocessor_site "$COPROCESSOR_HOST_JAR:$DIR/filters:$HBASE_LIB/*:$EXAMPLES/*" halcyon.coprocessor.call.timeout=8000 halcyon.coprocessor.hang.timeout=4000 > "$DIR/conf/hbase-site.xml"
+coprocessor_site "$COPROCESSOR_HOST_JAR:$COPROCESSORS_SERVERS" halcyon.coprocessor.call.timeout=8000 halcyon.coprocessor.hang.timeout=4000 > "$DIR/conf/hbase-site.xml"
 SERVER_OPTIONS="--config $DIR/conf"
 if [ "${1:-}" = --cost ]; then
   hbase_with_examples
   echo "HBase:"
-  client Cost "$HBASE_ZK" "$DIR/marks.jar"
+  client Cost "$HBASE_ZK" "$MARKS_JAR"
   hbase_kill
   server_start "$DIR/data" "$DIR/server.log"
   echo "$HALCYON:"
-  client Cost "$ZK" "$DIR/marks.jar"
+  client Cost "$ZK" "$MARKS_JAR"
   server_stop
   exit 0
 fi
 server_start "$DIR/data" "$DIR/server.log"
-client Coprocessors "$ZK" "$DIR/marks.jar" "$DIR" > "$DIR/answers.txt"
+client Coprocessors "$ZK" "$MARKS_JAR" "$DIR" > "$DIR/answers.txt"
 DIFFERS=0
 diff "$HERE/coprocessors/answers.txt" "$DIR/answers.txt" >&2 || DIFFERS=1
 [ $DIFFERS -eq 1 ] || echo "$(wc -l < "$DIR/answers.txt") answers with coprocessors are HBase's"

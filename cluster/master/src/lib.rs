@@ -82,7 +82,7 @@ mod wal_split;
 pub use balancer_runs::BalancerRun;
 pub use bootstrap::{keep_hbck1_out, root_dir as prepare_root_dir};
 pub use descriptors::read_all as table_descriptors;
-pub use groups::GroupSettings;
+pub use groups::{GroupMapping, GroupSettings};
 pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
 pub use mob::cleaner::MobChoreSettings;

@@ -6,7 +6,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_contract::BackupTables;
 use halcyon_schema::{ServerName, TableDescriptor};
 
-use crate::groups::GroupSettings;
+use crate::groups::{GroupMapping, GroupSettings};
 use crate::mob::cleaner::MobChoreSettings;
 use crate::normalizer::NormalizerSettings;
 
@@ -84,6 +84,7 @@ pub struct MasterSettings {
     pub backup_tables: BackupTables,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
+    pub group_mapping: GroupMapping,
     pub quotas: QuotaSettings,
     pub mob: MobChoreSettings,
 }
@@ -185,6 +186,7 @@ impl MasterSettings {
             backup_tables: BackupTables::default(),
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
+            group_mapping: GroupMapping::default(),
             quotas: QuotaSettings::default(),
             mob: MobChoreSettings::default(),
         }

@@ -11,6 +11,7 @@ mod cleaner_settings;
 mod cluster;
 mod console;
 mod crypto_settings;
+mod group_script;
 mod hbase_pages;
 mod host_check;
 mod import_files;

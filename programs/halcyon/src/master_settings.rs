@@ -5,7 +5,7 @@ use std::time::Duration;
 use halcyon_master::{GroupSettings, NormalizerSettings, QuotaSettings};
 use halcyon_schema::Tracker;
 use halcyon_servers::StatusSettings;
-use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
+use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, Text, settings};
 
 use crate::settings::StandaloneSettings;
 
@@ -17,6 +17,9 @@ pub const GROUP_ENDPOINT: &str = "org.apache.hadoop.hbase.rsgroup.RSGroupAdminEn
 pub struct MasterParts {
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
+    /// The script that names the groups of new tables; empty: there is none.
+    pub group_script: String,
+    pub group_script_timeout: Duration,
     pub quotas: QuotaSettings,
     /// How clients are told of dead servers.
     pub status: StatusSettings,
@@ -43,6 +46,8 @@ impl Default for MasterParts {
         MasterParts {
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
+            group_script: String::new(),
+            group_script_timeout: Duration::from_secs(5),
             quotas: QuotaSettings::default(),
             status: StatusSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
@@ -211,6 +216,17 @@ pub const GROUPS: Section<StandaloneSettings> = Section {
         },
         FALLBACK,
     ],
+};
+
+pub const GROUP_SCRIPT: Section<StandaloneSettings> = Section {
+    title: "Groups of new tables",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.rsgroup.table.mapping.script", "path", Text, parts.group_script,
+            "A program that is called with the namespace and the name of a new table, and prints its group. An attribute of the table \
+             comes before it, and the group of the namespace after it.";
+        Restart, "hbase.rsgroup.table.mapping.script.timeout", "ms", Millis, parts.group_script_timeout,
+            "After that time the program is killed, and names no group.";
+    ),
 };
 
 const FALLBACK: Setting<StandaloneSettings> = Setting {

@@ -19,7 +19,7 @@ use crate::cleaner_settings::CleanerSettings;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
 use crate::master_settings::{
-    GROUPS, LOCKS, MasterParts, NORMALIZER, PEERS, PLACEMENT, QUOTAS, REPAIRS, TRACKERS,
+    GROUP_SCRIPT, GROUPS, LOCKS, MasterParts, NORMALIZER, PEERS, PLACEMENT, QUOTAS, REPAIRS, TRACKERS,
 };
 use crate::references::first_reference;
 use crate::root;
@@ -444,6 +444,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     PLACEMENT,
     QUOTAS,
     GROUPS,
+    GROUP_SCRIPT,
     STATUS,
     STATUS_PUBLISHER,
     traces::SECTION,

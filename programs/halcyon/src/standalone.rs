@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 
 use crate::Failure;
 use crate::args::StandaloneArgs;
+use crate::group_script;
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
 use crate::jvm;
@@ -135,6 +136,20 @@ fn check_safe_start(
     let wal_root = settings.wal_root_address()?;
     findings.extend(safe_start::of_wals(&root.env, &root.path, wal_root.as_deref())?);
     judge(findings, accepted)
+}
+
+/// Has the JVM of the region server in the master's process load what tables name.
+pub fn coprocessor_check(
+    settings: &StandaloneSettings,
+    region_server: &Arc<RegionServer>,
+) -> CoprocessorCheck {
+    if !settings.regionserver.coprocessors.has_host() {
+        return CoprocessorCheck::default();
+    }
+    let loads = Arc::downgrade(region_server);
+    CoprocessorCheck::hosted(move |table| {
+        loads.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessors(table))
+    })
 }
 
 /// Fails unless all that was found is accepted, and warns of what is.
@@ -381,12 +396,8 @@ impl Roles {
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);
         settings.set_master(&mut master_settings);
-        if settings.regionserver.coprocessors.has_host() {
-            let loads = Arc::downgrade(&region_server);
-            master_settings.coprocessors = CoprocessorCheck::hosted(move |table| {
-                loads.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessors(table))
-            });
-        }
+        master_settings.coprocessors = coprocessor_check(settings, &region_server);
+        master_settings.group_mapping = group_script::mapping(&settings.parts, env.clock.clone());
         let master = match Master::start(env.clone(), root, master_settings, region_server.cluster_services())
         {
             Ok(master) => master,

@@ -41,6 +41,7 @@ pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(),
     let tables = migration.tables();
     let began_before = matches!(migration.phase(), Phase::CuttingOver | Phase::GoingBack);
     make_way_back(migration).await?;
+    marks::of_dead_servers(from).await?;
     for (one, other) in [(from, to), (to, from)] {
         let mark = marks::drain(one, other).await?;
         println!(

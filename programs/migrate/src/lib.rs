@@ -245,14 +245,7 @@ async fn follow(migration: &Migration) -> Result<(), String> {
         before = now;
     }
     println!("follow: the target has all edits up to {} ago", progress::duration(began.elapsed()));
-    let mut told = false;
-    while marks::waiting(source).await?.recovered > 0 {
-        if !std::mem::replace(&mut told, true) {
-            println!("follow: edits of servers that died are still being sent");
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
+    marks::of_dead_servers(source).await
 }
 
 /// Leaves the sides so that clients can work.

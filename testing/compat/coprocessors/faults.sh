@@ -1,5 +1,5 @@
 # Sourced by coprocessors.sh: faults of the JVM, then the end of the server.
-client Faults "$ZK" "$DIR/marks.jar" "$DIR/server.log" || { echo "FAILED: a fault of the JVM of coprocessors" >&2; exit 1; }
+client Faults "$ZK" "$MARKS_JAR" "$DIR/server.log" || { echo "FAILED: a fault of the JVM of coprocessors" >&2; exit 1; }
 jvm_pid() { sed 's/\x1b\[[0-9;]*m//g' "$DIR/server.log" | sed -n 's/.*the JVM of coprocessors is running.* pid=\([0-9]*\).*/\1/p' | tail -n 1; }
 jvm_ends() { ! kill -0 "$1" 2> /dev/null; }
 JVM="$(jvm_pid)"

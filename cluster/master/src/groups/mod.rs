@@ -19,6 +19,7 @@ mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::{Mutex, RwLock};
@@ -49,6 +50,29 @@ pub struct GroupSettings {
     /// Whether tables of a group without a live server go to servers of `default`, or of any group if that has none
     /// (`hbase.rsgroup.fallback.enable`). False: their regions wait.
     pub fallback: bool,
+}
+
+/// Names the groups of new tables (`hbase.rsgroup.table.mapping.script`). *Thread safety*: from any thread; may block.
+#[derive(Clone, Default)]
+pub struct GroupMapping(Option<Arc<Mapping>>);
+
+type Mapping = dyn Fn(&TableName) -> Option<String> + Send + Sync;
+
+impl GroupMapping {
+    /// `None` is no answer. A group that is not there is none either.
+    pub fn by(mapping: impl Fn(&TableName) -> Option<String> + Send + Sync + 'static) -> GroupMapping {
+        GroupMapping(Some(Arc::new(mapping)))
+    }
+
+    fn group_of(&self, table: &TableName) -> Option<String> {
+        self.0.as_ref().and_then(|mapping| mapping(table))
+    }
+}
+
+impl fmt::Debug for GroupMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GroupMapping").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Host and port of a server, in each of its lives.

@@ -13,7 +13,8 @@ pub(crate) fn group_attribute(table: &TableDescriptor) -> Option<&str> {
     table.setting(ATTRIBUTE)
 }
 
-/// The group that a table gets: that of its attribute, else the one that it was moved to, else its namespace's, else `default`.
+/// The group that a table gets: that of its attribute, else the one that it was moved to, else what the mapping says, else its
+/// namespace's, else `default` (`RSGroupInfoManagerImpl.determineRSGroupInfoForTable`). *Blocking*.
 fn wanted(core: &MasterState, table: &TableDescriptor) -> std::result::Result<String, RpcError> {
     if let Some(group) = group_attribute(table) {
         return match core.group(group) {
@@ -24,6 +25,11 @@ fn wanted(core: &MasterState, table: &TableDescriptor) -> std::result::Result<St
     let known = core.group_of_table(table.name());
     if known != DEFAULT {
         return Ok(known);
+    }
+    if let Some(group) = core.settings.group_mapping.group_of(table.name())
+        && core.group(&group).is_some()
+    {
+        return Ok(group);
     }
     let namespace = core.namespace(table.name().namespace())?;
     let of_namespace = namespace.configuration.get(ATTRIBUTE).cloned();
@@ -67,8 +73,11 @@ pub(crate) fn adopt(core: &MasterState, table: &TableDescriptor) -> Result<()> {
     if !core.has_groups() || table.name().is_system() {
         return Ok(());
     }
-    let _one_at_a_time = core.groups.changing.lock();
     let group = wanted(core, table).map_err(|error| Error::invalid(error.message))?;
+    let _one_at_a_time = core.groups.changing.lock();
+    if core.group(&group).is_none() {
+        return Err(Error::invalid(format!("Region server group {group} does not exist.")));
+    }
     put(core, table.name(), &group)
 }
 

@@ -1,7 +1,7 @@
 //! Region server groups over several servers. The cases are those of HBase's `TestRSGroupsBasics`, `TestRSGroupsAdmin1`,
 //! `TestRSGroupsAdmin2`, `TestRSGroupsKillRS`, `TestRSGroupsBalance` and `TestRSGroupsFallback`, in this order.
 
-use halcyon_master::GroupSettings;
+use halcyon_master::{GroupMapping, GroupSettings};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{TableDescriptor, TableName};
 use prost::Message;
@@ -347,6 +347,33 @@ fn new_tables_go_to_the_group_of_their_namespace() {
     let _: pb::DeleteTableResponse = c.call("DeleteTable", &request);
     c.quiet();
     assert_eq!((c.group_of("n:a"), c.members("g").unwrap().1.len()), (None, 0));
+}
+
+/// As `RSGroupMappingScript` of HBase does it.
+#[test]
+fn a_script_names_the_groups_of_new_tables() {
+    let mapping = GroupMapping::by(|table| match (table.namespace(), table.qualifier()) {
+        ("default", "silent") => None,
+        ("default", "lost") => Some("none".to_string()),
+        _ => Some("g".to_string()),
+    });
+    let settings = MasterSettings { group_mapping: mapping, ..with_groups(false) };
+    let c = Many::over_with(Servers::new(env(), 3), settings);
+    c.add("g").unwrap();
+    c.add("h").unwrap();
+    c.move_servers(&[1], "g").unwrap();
+    c.move_servers(&[2], "h").unwrap();
+    for name in ["named", "silent", "lost"] {
+        c.create_as(&table(name, &["f"])).unwrap();
+    }
+    c.create_as(&table("told", &["f"]).with("hbase.rsgroup.name", "h")).unwrap();
+    let found = ["named", "silent", "lost", "told"].map(|name| c.group_of(name));
+    let group = |name: &str| Some(name.to_string());
+    assert_eq!(
+        found,
+        [group("g"), group("default"), group("default"), group("h")],
+        "the attribute comes first, and a group has to be there"
+    );
 }
 
 #[test]

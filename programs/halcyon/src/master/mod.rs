@@ -23,11 +23,11 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    CoprocessorCheck, HbckService, LockService, Master, MasterAdminService, MasterService, MasterSettings,
-    MobChoreSettings, StopRequest, Timelines,
+    HbckService, LockService, Master, MasterAdminService, MasterService, MasterSettings, MobChoreSettings,
+    StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
-use halcyon_regionserver::RegionServer;
+use halcyon_regionserver::{JvmSurroundings, RegionServer};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
@@ -46,10 +46,12 @@ use self::watch::{Znodes, balance, follow_tables, recover, share_queues, watch_s
 use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
 use crate::cluster::Cluster;
+use crate::group_script;
 use crate::hbase_pages::{Standby, standby_routes};
 use crate::host_check;
 use crate::info::{BoundInfo, RouteSwitch};
 use crate::info_pages::{InfoPages, Port};
+use crate::jvm;
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::regionserver::{MASTER_OF_HALCYON, cluster_stopped, zookeeper_settings};
@@ -213,6 +215,7 @@ async fn serve(
         leadership: leadership.clone(),
         view,
         late,
+        jvm: jvm::surroundings(properties, &[]),
         balancer_period,
         timelines,
         elected_ms,
@@ -273,10 +276,6 @@ impl StandaloneSettings {
         master.sanity_checks = self.sanity_checks;
         master.store_file_tracker.clone_from(&self.parts.store_file_tracker);
         master.peer_base_config.clone_from(&self.parts.peer_base_config);
-        if self.regionserver.coprocessors.has_host() {
-            // The region servers have the JVMs; a class that cannot be loaded keeps its regions closed.
-            master.coprocessors = CoprocessorCheck::hosted(|_| Ok(()));
-        }
         master.checks_encryption = self.checks_encryption;
         master.slow_log_table = self.regionserver.slow_log_table;
         master.backup_enabled = self.regionserver.backup_enabled;
@@ -309,6 +308,7 @@ struct Active {
     leadership: Leadership,
     view: ClusterView,
     late: LateServices,
+    jvm: JvmSurroundings,
     balancer_period: Duration,
     timelines: Arc<Timelines>,
     /// When it won the election, in Unix time.
@@ -352,7 +352,7 @@ impl Active {
             self.add_recovering(&servers, news.as_ref()).await?;
             let sources = Arc::new(ClusterSources::new(servers.clone(), files.replication_books()));
             let services = self.cluster_services(&servers, &files, &sources);
-            let settings = self.master_settings(info_port);
+            let settings = self.master_settings(info_port, &files);
             let (env, root) = (self.root.env.clone(), self.root.path.clone());
             let timelines = Arc::clone(&self.timelines);
             let starting = tokio::task::spawn_blocking(move || {
@@ -416,13 +416,15 @@ impl Active {
         Ok(settings)
     }
 
-    fn master_settings(&self, info_port: u16) -> MasterSettings {
+    fn master_settings(&self, info_port: u16, files: &Arc<RegionServer>) -> MasterSettings {
         let mut master = MasterSettings::new(self.name.clone());
         master.epoch = self.leadership.epoch();
         master.info_port = if info_port == 0 { -1 } else { i32::from(info_port) };
         master.procedure_threads = PROCEDURE_THREADS;
         master.region_threads = REGION_THREADS;
         self.settings.set_master(&mut master);
+        master.coprocessors = standalone::coprocessor_check(&self.settings, files);
+        master.group_mapping = group_script::mapping(&self.settings.parts, self.env.clock.clone());
         master
     }
 
@@ -479,6 +481,9 @@ impl Active {
         let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())?;
         let files =
             started.map_err(|error| format!("the master cannot write to the root directory: {error}"))?;
+        // No region is open here: the JVM only says whether the classes of a table can be loaded.
+        let hosted = files.host_coprocessors(self.jvm.clone());
+        hosted.map_err(|error| format!("the JVM of coprocessors has no thread: {error}"))?;
         Ok(files)
     }
 
