@@ -68,6 +68,7 @@ if [ "$SOURCE_SERVERS" = 0 ]; then
 else
   source_cluster up --parts "zookeeper hdfs hbaseservers" --halcyons 0 --hregionservers "$SOURCE_SERVERS" --seconds 3000 \
     --property hbase.wal.provider=multiwal > /dev/null
+  grep -q RegionGroupingProvider "$DIR/cluster/hregionserver1/log" || fail "servers of the source have one WAL each"
   HBASE_ZK="$(source_cluster settings | sed -n 's/^zookeeper //p')"
 fi
 (java_client create "$HBASE_ZK")

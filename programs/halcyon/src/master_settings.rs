@@ -219,7 +219,7 @@ pub const GROUPS: Section<StandaloneSettings> = Section {
 };
 
 pub const GROUP_SCRIPT: Section<StandaloneSettings> = Section {
-    title: "Groups of new tables",
+    title: "Region server groups",
     settings: settings!(StandaloneSettings:
         Restart, "hbase.rsgroup.table.mapping.script", "path", Text, parts.group_script,
             "A program that is called with the namespace and the name of a new table, and prints its group. An attribute of the table \
