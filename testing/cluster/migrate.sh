@@ -22,7 +22,7 @@ ROWS="${ROWS:-300000}" SOURCE_SERVERS="${SOURCE_SERVERS:-0}"
 . "$HERE/../compat/hbase.sh"
 DIR="$CLUSTER_DIR-source" # a directory of a cluster holds nothing else
 WORKER=""
-trap 'process_kill "$WORKER"; hbase_kill; [ "$SOURCE_SERVERS" = 0 ] || source_cluster down || true; cluster down' EXIT
+trap 'process_kill "$WORKER"; hbase_kill; [ ! -e "$DIR/cluster" ] || source_cluster down || true; cluster down' EXIT
 trap 'exit 143' TERM INT
 rm -rf "$DIR"
 mkdir -p "$DIR/classes"
@@ -110,4 +110,5 @@ WORKER=""
 tail -n 3 "$DIR/worker.txt"
 migrate --finish || fail "halcyon migrate --finish: $(tail -n 5 "$DIR/migrate.log")"
 echo "migration of $ROWS rows from HBase ($SOURCE_SERVERS region servers) to a cluster of Halcyon and back under writes: 2 region servers and a master killed, differences 0"
+[ "$SOURCE_SERVERS" = 0 ] || source_cluster down
 rm -rf "$DIR"

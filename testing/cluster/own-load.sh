@@ -7,6 +7,7 @@
 #          others; STUCK are event loops that are held, first for a part of halcyon.regionserver.progress.timeout and then for good
 # HBASE    region servers of HBase 2.6.4 among those of Halcyon, default 0
 # SERVERS  region servers of Halcyon, default 3
+# PROGRESS_SECONDS  halcyon.regionserver.progress.timeout, default 15
 # ROWS     rows of the table, default 100000
 # HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
 set -euo pipefail
@@ -14,7 +15,7 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-own-load}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-3}" STUCK="${STUCK:-2}" MASTERS="${MASTERS:-3}" SERVERS="${SERVERS:-3}" HBASE="${HBASE:-0}"
-ROWS="${ROWS:-100000}" FREEZE_SECONDS=20 PROGRESS_SECONDS=15
+ROWS="${ROWS:-100000}" FREEZE_SECONDS=20 PROGRESS_SECONDS="${PROGRESS_SECONDS:-15}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"

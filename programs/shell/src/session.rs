@@ -70,11 +70,9 @@ fn address(args: &ShellArgs) -> ClusterAddress {
 
 fn options(args: &ShellArgs) -> ClusterOptions {
     let operation_timeout = Duration::from_secs(args.operation_timeout);
-    let mut options = ClusterOptions {
-        operation_timeout,
-        call_timeout: operation_timeout.min(Duration::from_secs(60)),
-        ..ClusterOptions::default()
-    };
+    let mut options = ClusterOptions { operation_timeout, ..ClusterOptions::default() };
+    // A server that gives no answer leaves time to ask the one that has its regions next.
+    options.call_timeout = options.call_timeout.max(operation_timeout / 6).min(operation_timeout);
     if let Ok(user) = std::env::var("USER") {
         options.connect.user = user;
     }

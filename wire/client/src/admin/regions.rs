@@ -6,6 +6,7 @@ use bytes::Bytes;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
+use tokio::time::Instant;
 
 use super::{Admin, Nonces};
 use crate::locations::{RegionLocation, specifier};
@@ -113,7 +114,8 @@ impl Admin {
         Ok(self.regions(table).await?.iter().filter(|found| found.server.is_some()).count())
     }
 
-    /// A call to the server that has a region; made again if the region moves meanwhile.
+    /// A call to the server that has a region; made again if the region moves meanwhile. It may take what is left of the operation's time,
+    /// since a flush does.
     async fn call_region<M: Message + Default>(
         &self,
         region: &RegionInfo,
@@ -129,7 +131,7 @@ impl Admin {
                 let found = self.cluster.locate(&regions, seek, stale, deadline).await?;
                 let found = location.insert(found);
                 let connection = found.server.admin(&self.cluster.inner.options).await?;
-                let timeout = Some(self.cluster.call_timeout(deadline));
+                let timeout = Some(deadline.saturating_duration_since(Instant::now()));
                 let answer = connection.call_with_cells(method, request, None, timeout).await?;
                 crate::table::decode(&answer)
             };

@@ -24,13 +24,14 @@ impl Admin {
         Ok(status.servers.into_iter().map(|server| server.name).collect())
     }
 
+    /// Takes as long as an operation may: a server that flushes or rolls a log answers when that is done.
     pub(super) async fn call_server<M: Message + Default>(
         &self,
         server: &ServerName,
         method: &str,
         request: &impl Message,
     ) -> Result<M, ClientError> {
-        let timeout = Some(self.cluster.inner.options.call_timeout);
+        let timeout = Some(self.cluster.inner.options.operation_timeout);
         let answer = self.server(server).await?.call_with_cells(method, request, None, timeout).await?;
         crate::table::decode(&answer)
     }
