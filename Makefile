@@ -49,7 +49,7 @@
 # make encryption-test   one root directory with encrypted tables and logs under HBase 2.6.4 and Halcyon, with kills, new keys and
 #              missing ones; two minutes
 # make quotas-test  quotas in a cluster of Halcyon, and at a Halcyon server under HBase's master, compared with HBase; 15 minutes
-# make answers-test   merges and store file trackers in clusters of several processes, compared with HBase; some minutes
+# make answers-test   merges, store file trackers and coprocessors in clusters of several processes, compared with HBase; some minutes
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::BackupTables;
 use halcyon_schema::{ServerName, TableDescriptor};
 
@@ -107,8 +107,11 @@ impl CoprocessorCheck {
     pub(crate) fn check(&self, table: &TableDescriptor, wanted: bool) -> Result<()> {
         match &self.0 {
             None => table.check_no_host(),
-            Some(check) if wanted => check(table).map_err(|error| {
-                Error::invalid(format!("{} {}", error.message(), halcyon_schema::SANITY_CHECKS_HINT))
+            Some(check) if wanted => check(table).map_err(|error| match error.kind() {
+                ErrorKind::Invalid => {
+                    Error::invalid(format!("{} {}", error.message(), halcyon_schema::SANITY_CHECKS_HINT))
+                }
+                _ => error, // nobody could look
             }),
             Some(_) => Ok(()),
         }

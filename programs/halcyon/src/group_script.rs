@@ -54,7 +54,8 @@ fn answer(
         .process_group(0)
         .spawn()
         .map_err(failed)?;
-    let deadline_ns = clock.monotonic_ns() + u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2);
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    let deadline_ns = clock.monotonic_ns().saturating_add(timeout_ns);
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;

@@ -202,7 +202,7 @@ impl RegionServer {
     }
 
     /// Whether the classes that a table names can be loaded (HBase: `RegionCoprocessorHost.testTableCoprocessorAttrs`). `Invalid`, with
-    /// HBase's text, if not. *Blocking*.
+    /// HBase's text, if not; `Io` if there is no JVM now. *Blocking*.
     pub fn check_coprocessors(self: &Arc<Self>, table: &TableDescriptor) -> Result<()> {
         if table.hosted_coprocessor().is_none() {
             return Ok(());
@@ -211,8 +211,9 @@ impl RegionServer {
             return table.check_no_host();
         }
         let frame = Frame { schema: Some(schema(table)), ..frames::call(Method::CheckTable, 0) };
-        let checked = Operation::connect(self).and_then(|mut operation| operation.call(frame));
-        checked.map(drop).map_err(|error| {
+        let connected = Operation::connect(self);
+        let mut operation = connected.map_err(|error| Error::new(ErrorKind::Io, error.message))?;
+        operation.call(frame).map(drop).map_err(|error| {
             let text = error.message.lines().next().unwrap_or_default().to_string();
             Error::invalid(text)
         })

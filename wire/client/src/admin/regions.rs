@@ -6,7 +6,6 @@ use bytes::Bytes;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
-use tokio::time::Instant;
 
 use super::{Admin, Nonces};
 use crate::locations::{RegionLocation, specifier};
@@ -114,8 +113,7 @@ impl Admin {
         Ok(self.regions(table).await?.iter().filter(|found| found.server.is_some()).count())
     }
 
-    /// A call to the server that has a region; made again if the region moves meanwhile. It may take what is left of the operation's time,
-    /// since a flush does.
+    /// A call to the server that has a region; made again if the region moves meanwhile.
     async fn call_region<M: Message + Default>(
         &self,
         region: &RegionInfo,
@@ -131,7 +129,7 @@ impl Admin {
                 let found = self.cluster.locate(&regions, seek, stale, deadline).await?;
                 let found = location.insert(found);
                 let connection = found.server.admin(&self.cluster.inner.options).await?;
-                let timeout = Some(deadline.saturating_duration_since(Instant::now()));
+                let timeout = Some(self.time_of(method, deadline));
                 let answer = connection.call_with_cells(method, request, None, timeout).await?;
                 crate::table::decode(&answer)
             };

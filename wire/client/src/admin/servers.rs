@@ -1,8 +1,11 @@
 //! Region servers.
 
+use std::time::Duration;
+
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
+use tokio::time::Instant;
 
 use super::Admin;
 use crate::ClientError;
@@ -17,6 +20,9 @@ pub struct CacheEvictions {
     pub size_bytes: i64,
 }
 
+/// Methods of `AdminService` whose answer comes after flushes or a new log file.
+const ANSWERED_WHEN_DONE: [&str; 2] = ["FlushRegion", "RollWALWriter"];
+
 impl Admin {
     /// Live region servers.
     pub async fn region_servers(&self) -> Result<Vec<ServerName>, ClientError> {
@@ -24,14 +30,22 @@ impl Admin {
         Ok(status.servers.into_iter().map(|server| server.name).collect())
     }
 
-    /// Takes as long as an operation may: a server that flushes or rolls a log answers when that is done.
+    /// Longest time of a call. What a server answers when the work is done may take what is left of the operation; other calls leave time
+    /// to ask another server.
+    pub(super) fn time_of(&self, method: &str, deadline: Instant) -> Duration {
+        match ANSWERED_WHEN_DONE.contains(&method) {
+            true => deadline.saturating_duration_since(Instant::now()),
+            false => self.cluster.call_timeout(deadline),
+        }
+    }
+
     pub(super) async fn call_server<M: Message + Default>(
         &self,
         server: &ServerName,
         method: &str,
         request: &impl Message,
     ) -> Result<M, ClientError> {
-        let timeout = Some(self.cluster.inner.options.operation_timeout);
+        let timeout = Some(self.time_of(method, self.cluster.deadline()));
         let answer = self.server(server).await?.call_with_cells(method, request, None, timeout).await?;
         crate::table::decode(&answer)
     }
