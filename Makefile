@@ -21,6 +21,8 @@
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
 # make storage-policies   the NameNode is asked for the storage policies that servers have set, and where blocks are
+# make erasure-coding-test   tables that HDFS keeps by an erasure coding policy or in two copies, at servers of Halcyon and HBase; DataNodes
+#              and a server are killed; some minutes
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
 # make replication-tools-test   bulk loads, VerifyReplication and serial peers between the two; some minutes
 # make cluster-replication   a cluster of Halcyon and HBase 2.6.4 as peers of each other, with servers and masters killed; ROUNDS=number
@@ -34,6 +36,7 @@
 # make accumulo-test      tables of a real Accumulo 2.1.4 are imported, and each cell is compared; fetches it through Maven; ROWS=, HBASE=1
 # make shadow-test        HBase's clients through the proxy of halcyon shadow, and their reads replayed against HBase 2.6.4 and Halcyon;
 #              ROWS=, ROUNDS=, CLIENTS=1 with all clients of testing/compat, PAGE=file to keep the page
+# make cluster-shadow     halcyon shadow between a cluster of HBase and one of Halcyon under YCSB, with servers of both killed; 10 minutes
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
@@ -110,7 +113,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -234,6 +237,9 @@ hdfs-test:
 storage-policies: build
 	HALCYON="$(HALCYON)" testing/cluster/storage-policies.sh
 
+erasure-coding-test: build
+	HALCYON="$(HALCYON)" testing/cluster/erasure-coding.sh
+
 replication-test: build
 	HALCYON="$(HALCYON)" testing/compat/replication.sh $(ROUNDS)
 
@@ -258,6 +264,9 @@ backup-test: build
 
 accumulo-test: build
 	HALCYON="$(HALCYON)" testing/compat/accumulo.sh
+
+cluster-shadow: build
+	HALCYON="$(HALCYON)" testing/cluster/shadow.sh
 
 shadow-test: build
 	HALCYON="$(HALCYON)" ROUNDS= testing/compat/shadow.sh

@@ -12,6 +12,17 @@ pub struct DirEntry {
     pub len: u64,
 }
 
+/// A way in which HDFS stores a file without copies of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureCoding {
+    /// Such as `RS-6-3-1024k`.
+    pub name: String,
+    /// `ENABLED`, `DISABLED` or `REMOVED`.
+    pub state: String,
+    /// Whether this program writes such files.
+    pub is_writable: bool,
+}
+
 /// Blocking access to files. Thread-safe; every call stands alone.
 ///
 /// *Errors*: an error says that nothing was done, unless [`is_in_doubt`] is true of it. A file system behind a network
@@ -25,6 +36,12 @@ pub trait FileSystem: Send + Sync {
 
     /// As `create`, but takes the place of an existing file.
     fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
+
+    /// As `create`, with so many copies of the file on different machines. Where files have no copies, it is the same as `create`.
+    fn create_copies(&self, path: &Path, copies: u32) -> io::Result<Box<dyn WritableFile>> {
+        let _ = copies;
+        self.create(path)
+    }
 
     /// As `create`, for a WAL: its writer has another file at hand. So where a file is on several machines, it fails when
     /// one of them does, rather than wait until the others have replaced it.
@@ -114,6 +131,18 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
+    /// The erasure coding policies that HDFS knows. `Unsupported` elsewhere.
+    fn erasure_codings(&self) -> io::Result<Vec<ErasureCoding>> {
+        Err(no_erasure_coding())
+    }
+
+    /// Lets the files that are created below this directory from now on be stored by an erasure coding policy of HDFS; `None`: as
+    /// in the directory above. `Unsupported` elsewhere than in HDFS. May be called again.
+    fn set_erasure_coding(&self, directory: &Path, policy: Option<&str>) -> io::Result<()> {
+        let _ = (directory, policy);
+        Err(no_erasure_coding())
+    }
+
     /// Whether the files are on other machines. A call may then wait for a network, and a file that failed while it was
     /// written takes no more bytes.
     fn is_remote(&self) -> bool {
@@ -129,6 +158,10 @@ pub trait FileSystem: Send + Sync {
     /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
     /// dropped or the process dies.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+fn no_erasure_coding() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "erasure coding is only available in HDFS")
 }
 
 /// What an error in doubt carries.

@@ -36,8 +36,8 @@ use std::time::Duration;
 pub use activity::{Activity, Before, Holder};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{
-    Attempt, BlockHosts, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
-    is_in_doubt,
+    Attempt, BlockHosts, DirEntry, ErasureCoding, FileLock, FileSystem, ReadableFile, UpdatableFile,
+    WritableFile, in_doubt, is_in_doubt,
 };
 pub use halcyon_crypto::{CryptoSettings, Keys};
 pub use invariants::{INVARIANTS, Witness};

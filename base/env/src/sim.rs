@@ -139,6 +139,21 @@ impl SimFileSystem {
         }
     }
 
+    /// Likewise the erasure coding policy.
+    pub fn erasure_coding(&self, path: &Path) -> Option<String> {
+        let state = self.state.lock();
+        match state.tree.find_file(path) {
+            Ok(file) => state.tree.file(file).coded_by.clone(),
+            Err(_) => state.tree.erasure_coding(path).map(str::to_string),
+        }
+    }
+
+    /// How many copies of a file were asked for when it was created, if that was said.
+    pub fn copies(&self, path: &Path) -> Option<u32> {
+        let state = self.state.lock();
+        state.tree.find_file(path).ok().and_then(|file| state.tree.file(file).copies)
+    }
+
     /// Lets the machine die at the `n`-th sync point counted from the beginning (1 is the first): that call
     /// and every later operation fail, and what it should have made durable is in doubt.
     pub fn fail_at(&self, n: u64) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::vitals::FileOperation;
 use crate::{
-    Attempt, BlockHosts, Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch,
-    WritableFile,
+    Attempt, BlockHosts, Clock, DirEntry, ErasureCoding, FileLock, FileSystem, ReadableFile, Stalls,
+    UpdatableFile, Watch, WritableFile,
 };
 
 /// Passes everything on to another file system and records slow calls. Causes: `sync`, `read`, `write`, `rename` and
@@ -45,6 +45,11 @@ impl FileSystem for WatchedFileSystem {
 
     fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let inner = self.watch.over("files", path, || self.inner.create_over(path))?;
+        Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
+    }
+
+    fn create_copies(&self, path: &Path, copies: u32) -> io::Result<Box<dyn WritableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.create_copies(path, copies))?;
         Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
     }
 
@@ -137,6 +142,14 @@ impl FileSystem for WatchedFileSystem {
 
     fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
         self.watch.over("files", directory, || self.inner.set_storage_policy(directory, policy))
+    }
+
+    fn erasure_codings(&self) -> io::Result<Vec<ErasureCoding>> {
+        self.inner.erasure_codings()
+    }
+
+    fn set_erasure_coding(&self, directory: &Path, policy: Option<&str>) -> io::Result<()> {
+        self.watch.over("files", directory, || self.inner.set_erasure_coding(directory, policy))
     }
 
     fn is_remote(&self) -> bool {

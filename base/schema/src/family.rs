@@ -297,6 +297,11 @@ impl FamilyDescriptor {
         clamp(self.typed.mob_threshold) as usize
     }
 
+    /// On how many machines HDFS keeps each store file (`DFS_REPLICATION`); `None`: as many as it keeps of any file.
+    pub fn file_copies(&self) -> Option<u32> {
+        u32::try_from(self.typed.replication).ok().filter(|copies| *copies > 0)
+    }
+
     /// Values as they stand, for the checks (which want to see negative ones).
     pub(crate) fn raw(&self) -> RawValues<'_> {
         let typed = &self.typed;

@@ -155,6 +155,11 @@ impl TableDescriptor {
         self.number("MEMSTORE_FLUSHSIZE").and_then(|size| u64::try_from(size).ok()).filter(|&size| size > 0)
     }
 
+    /// The policy of HDFS by which the table's files are coded (`ERASURE_CODING_POLICY`).
+    pub fn erasure_coding(&self) -> Option<&str> {
+        self.attributes.text("ERASURE_CODING_POLICY")
+    }
+
     /// `None`: not said, or `USE_DEFAULT`.
     pub fn durability(&self) -> Option<Durability> {
         Durability::parse(self.setting("DURABILITY")?)

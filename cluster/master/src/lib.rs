@@ -44,6 +44,7 @@ mod bootstrap;
 mod chore;
 mod cleaner;
 mod descriptors;
+mod erasure_coding;
 mod errors;
 mod gathering;
 mod groups;

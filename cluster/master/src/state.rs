@@ -28,7 +28,7 @@ use crate::quotas::QuotaState;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
 use crate::timeline::Timelines;
-use crate::{MasterSettings, errors};
+use crate::{MasterSettings, erasure_coding, errors};
 
 pub(crate) use pb::region_state::State as RegionState;
 pub(crate) use pb::table_state::State as TableState;
@@ -324,7 +324,7 @@ impl MasterState {
             true => descriptor.check_encryption(&self.env.keys),
             false => Ok(()),
         };
-        match checked.and_then(|()| encrypted()) {
+        match checked.and_then(|()| encrypted()).and_then(|()| erasure_coding::check(self, descriptor)) {
             Err(error) if !wanted => {
                 tracing::warn!(table = %descriptor.name(), %error, "sanity checks are off: accepted");
                 Ok(())

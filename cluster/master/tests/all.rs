@@ -4,6 +4,7 @@ mod backup;
 mod clock;
 mod common;
 mod crash;
+mod erasure_coding;
 mod hbck;
 mod locks;
 mod mob;

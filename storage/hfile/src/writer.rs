@@ -58,6 +58,8 @@ pub struct WriterOptions {
     pub create_time_ms: Option<i64>,
     /// `None`: the file is not encrypted.
     pub key: Option<FileKey>,
+    /// On how many machines the file is to be, in HDFS; `None`: as the file system does.
+    pub copies: Option<u32>,
 }
 
 /// What a file is encrypted with. The key is in the trailer, wrapped with the master key.
@@ -90,6 +92,7 @@ impl Default for WriterOptions {
             index_entries_min: 16,
             create_time_ms: None,
             key: None,
+            copies: None,
         }
     }
 }
@@ -177,7 +180,10 @@ impl HFileWriter {
             Some(FileKey::Random) => Some(DataKey::aes(&random_bytes::<KEY_LEN>())?),
         };
         let wrapped_key = key.as_ref().map(|key| env.keys.wrap(key, random_bytes())).transpose()?;
-        let file = env.fs.create(path)?;
+        let file = match options.copies {
+            Some(copies) => env.fs.create_copies(path, copies)?,
+            None => env.fs.create(path)?,
+        };
         options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());
         let blocks = BlockWriter::new(file, &options, key.map(|key| (key, random_bytes())));
         let row_col = options.bloom == BloomType::RowCol;

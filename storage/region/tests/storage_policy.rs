@@ -83,3 +83,28 @@ fn on_a_local_disk_nothing_is_asked() {
     let plain = ["f", "g", "h"].map(|name| FamilyDescriptor::new(name).unwrap());
     assert_eq!(calls(&families()), calls(&plain));
 }
+
+/// `DFS_REPLICATION`. A file that names nothing is left to HDFS.
+#[test]
+fn store_files_have_the_copies_of_their_family() {
+    let families = [
+        FamilyDescriptor::new("f").unwrap().with("DFS_REPLICATION", "2"),
+        FamilyDescriptor::new("g").unwrap().with("DFS_REPLICATION", "0"),
+        FamilyDescriptor::new("h").unwrap(),
+    ];
+    let bench = Bench::on(Arc::new(SimFileSystem::hdfs(1)), &families);
+    let copies = |family: &str| {
+        let dir = bench.region.dir().join(family);
+        let files = bench.fs.list(&dir).unwrap();
+        files.iter().map(|file| bench.fs.copies(&dir.join(&file.name))).collect::<Vec<_>>()
+    };
+    flush(&bench);
+    flush(&bench);
+    assert_eq!([copies("f"), copies("g"), copies("h")], [vec![Some(2); 2], vec![None; 2], vec![None; 2]]);
+    bench.compact(true).unwrap();
+    assert_eq!(
+        [copies("f"), copies("g")],
+        [vec![Some(2)], vec![None]],
+        "what a compaction writes is kept likewise"
+    );
+}

@@ -90,6 +90,10 @@ impl FileSystem for ServerFs {
         self.written(self.ask(path, |fs| fs.create_over(path)))
     }
 
+    fn create_copies(&self, path: &Path, copies: u32) -> io::Result<Box<dyn WritableFile>> {
+        self.written(self.ask(path, |fs| fs.create_copies(path, copies)))
+    }
+
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         self.written(self.ask(path, |fs| fs.create_log(path)))
     }

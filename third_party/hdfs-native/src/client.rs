@@ -21,7 +21,9 @@ use crate::security::kms::KmsClient;
 use crate::security::user::User;
 
 use crate::glob::{GlobPattern, expand_glob, get_path_components, unescape_component};
-use crate::proto::hdfs::{ContentSummaryProto, FileEncryptionInfoProto, HdfsFileStatusProto};
+use crate::proto::hdfs::{
+    ContentSummaryProto, ErasureCodingPolicyProto, FileEncryptionInfoProto, HdfsFileStatusProto,
+};
 
 const TRASH_ROOT_DIR: &str = ".Trash";
 const TRASH_CURRENT_DIR: &str = "Current";
@@ -46,6 +48,9 @@ pub struct WriteOptions {
     /// true. If false, the write fails, and the file keeps what was flushed. A log that has
     /// another file to go on in is faster so.
     pub pipeline_recovery: bool,
+    /// Whether the file has copies although its directory has an erasure coding policy, defaults
+    /// to false. Only such a file can be flushed before it is closed.
+    pub replicate: bool,
 }
 
 impl Default for WriteOptions {
@@ -57,6 +62,7 @@ impl Default for WriteOptions {
             overwrite: false,
             create_parent: true,
             pipeline_recovery: true,
+            replicate: false,
         }
     }
 }
@@ -832,6 +838,7 @@ impl Client {
                 write_options.create_parent,
                 write_options.replication,
                 write_options.block_size,
+                write_options.replicate,
             )
             .await?;
 
@@ -1144,6 +1151,39 @@ impl Client {
             .set_storage_policy(&resolved_path, policy_name)
             .await?;
         Ok(())
+    }
+
+    /// Lets new files below a directory be erasure coded by a policy that is enabled.
+    pub async fn set_erasure_coding_policy(&self, path: &str, policy_name: &str) -> Result<()> {
+        let (link, resolved_path) = self.mount_table.resolve(path);
+        link.protocol
+            .set_erasure_coding_policy(&resolved_path, policy_name)
+            .await?;
+        Ok(())
+    }
+
+    /// Takes the erasure coding policy of a directory away. New files below it are as in its
+    /// parent. An error if the directory has none of its own.
+    pub async fn unset_erasure_coding_policy(&self, path: &str) -> Result<()> {
+        let (link, resolved_path) = self.mount_table.resolve(path);
+        link.protocol
+            .unset_erasure_coding_policy(&resolved_path)
+            .await?;
+        Ok(())
+    }
+
+    /// The erasure coding policies that the NameNode of `path` knows.
+    pub async fn get_erasure_coding_policies(
+        &self,
+        path: &str,
+    ) -> Result<Vec<ErasureCodingPolicy>> {
+        let (link, _) = self.mount_table.resolve(path);
+        let policies = link
+            .protocol
+            .get_erasure_coding_policies()
+            .await?
+            .ec_policies;
+        policies.iter().map(ErasureCodingPolicy::of).collect()
     }
 
     /// Gets a content summary for a file or directory rooted at `path`.
@@ -1528,6 +1568,31 @@ impl FileStatus {
             replication: value.block_replication,
             blocksize: value.blocksize,
         }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureCodingPolicy {
+    pub name: String,
+    /// Such as `rs` or `xor`. Files are written and restored with `rs` only.
+    pub codec: String,
+    /// `ENABLED`, `DISABLED` or `REMOVED`.
+    pub state: &'static str,
+}
+
+impl ErasureCodingPolicy {
+    fn of(policy: &ErasureCodingPolicyProto) -> Result<ErasureCodingPolicy> {
+        let schema = resolve_ec_policy(policy)?;
+        let name = policy.name.clone().unwrap_or_else(|| {
+            let (data, parity) = (schema.data_units, schema.parity_units);
+            let codec = schema.codec_name.to_uppercase();
+            format!("{codec}-{data}-{parity}-{}k", schema.cell_size / 1024)
+        });
+        Ok(ErasureCodingPolicy {
+            name,
+            codec: schema.codec_name,
+            state: policy.state().as_str_name(),
+        })
     }
 }
 

@@ -383,6 +383,12 @@ impl FileWriter {
         }
     }
 
+    /// Whether the file is erasure coded. Its bytes are with the DataNodes when it is closed, and
+    /// it can not be flushed before.
+    pub fn is_erasure_coded(&self) -> bool {
+        self.status.ec_policy.is_some()
+    }
+
     pub(crate) fn set_pipeline_recovery(&mut self, pipeline_recovery: bool) {
         self.pipeline_recovery = pipeline_recovery;
     }

@@ -51,6 +51,16 @@ impl Failure {
         matches!(self, Failure::Broken(_) | Failure::Late(_))
     }
 
+    /// The NameNode has answered with this exception, whose name has no package.
+    pub(crate) fn is_exception(&self, name: &str) -> bool {
+        match self {
+            Failure::Refused(HdfsError::RPCError(class, _) | HdfsError::FatalRPCError(class, _)) => {
+                simple_name(class) == name
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             Failure::Refused(error) => kind_of(error),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use halcyon_env::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, random_bytes};
+use halcyon_env::{
+    DirEntry, ErasureCoding, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, random_bytes,
+};
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -17,6 +19,9 @@ use crate::writer::{CreateOptions, HdfsWriter};
 use crate::{HdfsAddress, HdfsOptions};
 
 const DIRECTORY_PERMISSION: u32 = 0o755;
+/// The library computes no other parity, whatever a policy says.
+const WRITABLE_CODEC: &str = "rs";
+const NO_POLICY: &str = "NoECPolicySetException";
 /// Of a file that is written whole.
 const WRITE_ATTEMPTS: usize = 3;
 
@@ -158,12 +163,17 @@ impl FileSystem for HdfsFileSystem {
         self.create_with(path, options)
     }
 
+    fn create_copies(&self, path: &Path, copies: u32) -> io::Result<Box<dyn WritableFile>> {
+        self.create_with(path, CreateOptions { replication: Some(copies), ..CreateOptions::default() })
+    }
+
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let options = self.cluster.options();
         let log = CreateOptions {
             block_size_bytes: options.log_block_size_bytes.or(self.usual.block_size_bytes),
             replication: options.log_replication.or(self.usual.replication),
             fails_fast: true,
+            in_copies: true,
             ..CreateOptions::default()
         };
         log::create(&self.cluster, path, log)
@@ -277,6 +287,36 @@ impl FileSystem for HdfsFileSystem {
             async move { client.set_storage_policy(&name, &policy).await }
         });
         answer.map_err(self.change_failed(directory, "cannot be given a storage policy"))
+    }
+
+    fn erasure_codings(&self) -> io::Result<Vec<ErasureCoding>> {
+        let root = Path::new("/");
+        let answer = self.cluster.ask(|client| async move { client.get_erasure_coding_policies("/").await });
+        let policies =
+            answer.map_err(self.failed(root, "cannot be asked for its erasure coding policies"))?;
+        let coding = |policy: hdfs_native::client::ErasureCodingPolicy| ErasureCoding {
+            is_writable: policy.codec == WRITABLE_CODEC,
+            name: policy.name,
+            state: policy.state.to_string(),
+        };
+        Ok(policies.into_iter().map(coding).collect())
+    }
+
+    fn set_erasure_coding(&self, directory: &Path, policy: Option<&str>) -> io::Result<()> {
+        let (name, policy) = (text(directory)?, policy.map(str::to_string));
+        let answer = self.cluster.ask(move |client| {
+            let (name, policy) = (name.clone(), policy.clone());
+            async move {
+                let Some(policy) = policy else { return client.unset_erasure_coding_policy(&name).await };
+                client.set_erasure_coding_policy(&name, &policy).await
+            }
+        });
+        match answer {
+            Err(failure) if failure.is_exception(NO_POLICY) => Ok(()), // there is none to take away
+            answer => {
+                answer.map_err(self.change_failed(directory, "cannot be given an erasure coding policy"))
+            }
+        }
     }
 
     fn is_remote(&self) -> bool {

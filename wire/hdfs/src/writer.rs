@@ -34,6 +34,9 @@ pub struct CreateOptions {
     pub replication: Option<u32>,
     /// Another file is at hand: this one fails when one of its DataNodes does, rather than get another DataNode.
     pub fails_fast: bool,
+    /// The file has copies although its directory has an erasure coding policy. Without it `sync` and `flush` of such a file do
+    /// nothing, as in Hadoop's client: its bytes are with the DataNodes when it is closed.
+    pub in_copies: bool,
 }
 
 impl CreateOptions {
@@ -44,6 +47,7 @@ impl CreateOptions {
             overwrite: self.overwrite,
             create_parent: self.parents,
             pipeline_recovery: !self.fails_fast,
+            replicate: self.in_copies,
             ..WriteOptions::default()
         }
     }
@@ -187,6 +191,7 @@ impl After {
     async fn of(self, file: &mut FileWriter) -> Result<(), HdfsError> {
         match self {
             After::Nothing => Ok(()),
+            After::Flush | After::Sync if file.is_erasure_coded() => Ok(()),
             After::Flush => file.hflush().await,
             After::Sync => file.hsync().await,
             After::Close => file.close().await,

@@ -98,9 +98,10 @@ impl Tree {
                     self.put_durable(to, name, Node::File(file));
                 }
                 Node::Dir(dir) => {
-                    let storage_policy = dir.storage_policy.clone();
-                    let copy =
-                        self.put_durable(to, name, Node::Dir(Dir { storage_policy, ..Dir::default() }));
+                    let (storage_policy, erasure_coding) =
+                        (dir.storage_policy.clone(), dir.erasure_coding.clone());
+                    let dir = Dir { storage_policy, erasure_coding, ..Dir::default() };
+                    let copy = self.put_durable(to, name, Node::Dir(dir));
                     self.copy_dir(old, names, id, copy, mode, dice);
                 }
             }

@@ -22,6 +22,7 @@ pub enum Operation {
     Exists,
     Seal,
     SetStoragePolicy,
+    SetErasureCoding,
 }
 
 impl Operation {

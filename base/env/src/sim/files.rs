@@ -9,7 +9,7 @@ use super::hdfs::Hdfs;
 use super::open_files::{SimLock, SimReadable, SimWritable};
 use super::tree::{self, Tree};
 use super::{Operation, SimFileSystem, State};
-use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
+use crate::{DirEntry, ErasureCoding, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 
 pub(super) fn unsupported<T>(path: &Path, why: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::Unsupported, format!("{}: {why}", path.display())))
@@ -131,7 +131,7 @@ impl State {
 }
 
 impl SimFileSystem {
-    fn create_file(&self, path: &Path, over: bool) -> io::Result<Box<dyn WritableFile>> {
+    fn create_file(&self, path: &Path, over: bool, copies: Option<u32>) -> io::Result<Box<dyn WritableFile>> {
         let mut state = self.enter();
         let replicas = state.hdfs.as_mut().map(Hdfs::place);
         let lease = replicas.as_ref().and_then(|replicas| replicas.lease);
@@ -141,9 +141,11 @@ impl SimFileSystem {
                 return Err(tree::named(io::ErrorKind::AlreadyExists, &name));
             }
             let placed_by = tree.storage_policy(parent(&name)).map(str::to_string);
+            let coded_by = tree.erasure_coding(parent(&name)).map(str::to_string);
             let node = tree.create(&name)?;
             let file = tree.file_mut(node);
-            (file.replicas, file.placed_by) = (replicas, placed_by);
+            (file.replicas, file.placed_by, file.coded_by, file.copies) =
+                (replicas, placed_by, coded_by, copies);
             Ok(())
         })?;
         let node = state.tree.find_file(path)?;
@@ -154,11 +156,15 @@ impl SimFileSystem {
 
 impl FileSystem for SimFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        self.create_file(path, false)
+        self.create_file(path, false, None)
+    }
+
+    fn create_copies(&self, path: &Path, copies: u32) -> io::Result<Box<dyn WritableFile>> {
+        self.create_file(path, false, Some(copies))
     }
 
     fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        self.create_file(path, true)
+        self.create_file(path, true, None)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
@@ -313,6 +319,32 @@ impl FileSystem for SimFileSystem {
         self.enter().change(Operation::SetStoragePolicy, directory, move |tree| {
             let node = tree.find_dir(&name)?;
             tree.dir_mut(node).storage_policy = Some(policy);
+            Ok(())
+        })
+    }
+
+    fn erasure_codings(&self) -> io::Result<Vec<ErasureCoding>> {
+        if !self.is_remote() {
+            return unsupported(Path::new("/"), "erasure coding is only available in HDFS");
+        }
+        self.enter().begin(Operation::Exists, Path::new("/"))?;
+        let known = [("RS-3-2-1024k", "ENABLED"), ("RS-6-3-1024k", "DISABLED"), ("XOR-2-1-1024k", "ENABLED")];
+        let coding = |(name, state): (&str, &str)| ErasureCoding {
+            name: name.to_string(),
+            state: state.to_string(),
+            is_writable: name.starts_with("RS-"),
+        };
+        Ok(known.into_iter().map(coding).collect())
+    }
+
+    fn set_erasure_coding(&self, directory: &Path, policy: Option<&str>) -> io::Result<()> {
+        if !self.is_remote() {
+            return unsupported(directory, "erasure coding is only available in HDFS");
+        }
+        let (name, policy) = (directory.to_path_buf(), policy.map(str::to_string));
+        self.enter().change(Operation::SetErasureCoding, directory, move |tree| {
+            let node = tree.find_dir(&name)?;
+            tree.dir_mut(node).erasure_coding = policy;
             Ok(())
         })
     }

@@ -33,6 +33,10 @@ pub(super) struct File {
     pub(super) replicas: Option<Replicas>,
     /// The storage policy that was in force when the file was created: it decides where the blocks go.
     pub(super) placed_by: Option<String>,
+    /// Likewise the erasure coding policy.
+    pub(super) coded_by: Option<String>,
+    /// Asked for at its creation.
+    pub(super) copies: Option<u32>,
 }
 
 #[derive(Default)]
@@ -43,6 +47,8 @@ pub(super) struct Dir {
     pub(super) durable: BTreeMap<String, (Option<NodeId>, u64)>,
     /// Of HDFS, if it was set for this directory itself.
     pub(super) storage_policy: Option<String>,
+    /// Likewise.
+    pub(super) erasure_coding: Option<String>,
 }
 
 /// One change of names, atomic: a node vanishes from one slot, appears in another, or both.
@@ -125,8 +131,17 @@ impl Tree {
 
     /// The storage policy of the nearest directory that has one, from `path` upwards.
     pub(super) fn storage_policy(&self, path: &Path) -> Option<&str> {
+        self.nearest(path, |dir| dir.storage_policy.as_deref())
+    }
+
+    /// Likewise.
+    pub(super) fn erasure_coding(&self, path: &Path) -> Option<&str> {
+        self.nearest(path, |dir| dir.erasure_coding.as_deref())
+    }
+
+    fn nearest<'a>(&'a self, path: &Path, policy: impl Fn(&'a Dir) -> Option<&'a str>) -> Option<&'a str> {
         path.ancestors().find_map(|above| match self.find(above).map(|node| &self.nodes[&node]) {
-            Ok(Node::Dir(dir)) => dir.storage_policy.as_deref(),
+            Ok(Node::Dir(dir)) => policy(dir),
             _ => None,
         })
     }

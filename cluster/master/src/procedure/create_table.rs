@@ -10,7 +10,7 @@ use prost::Message;
 use super::table_regions::{infos, messages};
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, quotas, regions, trackers};
+use crate::{archive, descriptors, erasure_coding, errors, groups, meta, quotas, regions, trackers};
 
 pub(super) const KIND: &str = "create_table";
 /// Regions a table may be created with; each costs a directory and a row.
@@ -67,7 +67,7 @@ impl CreateTable {
             return Err(RpcError::do_not_retry(message));
         }
         trackers::check_new_table(&self.with_tracker(core))?;
-        core.check_descriptor(&self.descriptor).map_err(errors::invalid)
+        core.check_descriptor(&self.descriptor).map_err(|error| errors::from_error(&error))
     }
 }
 
@@ -136,6 +136,7 @@ impl HasSteps for CreateTable {
 impl CreateTable {
     fn write_files(&mut self, core: &MasterState) -> Result<()> {
         groups::adopt(core, &self.descriptor)?;
+        erasure_coding::apply(core, None, &self.descriptor)?;
         descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
         regions::create_files(core, &self.descriptor, &self.regions)
     }

@@ -11,7 +11,9 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, descriptors, errors, groups, meta, meta_region, mob, regions, trackers};
+use crate::{
+    archive, descriptors, erasure_coding, errors, groups, meta, meta_region, mob, regions, trackers,
+};
 
 pub(super) const KIND: &str = "modify_table";
 const REPLICATION: &str = "REGION_REPLICATION";
@@ -107,7 +109,7 @@ impl Procedure for ModifyTable {
         }
         trackers::check_modified_table(old, &new, entry.state == TableState::Disabled)?;
         trackers::check_migrated(&entry, &new)?;
-        core.check_descriptor(&new).map_err(errors::invalid)?;
+        core.check_descriptor(&new).map_err(|error| errors::from_error(&error))?;
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;
         }
@@ -185,6 +187,10 @@ impl ModifyTable {
         let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
         if self.plan.group_changed {
             groups::adopt(core, &descriptor)?;
+        }
+        if !self.table.is_meta() {
+            let old = core.locked_descriptor(&self.table)?;
+            erasure_coding::apply(core, Some(&old), &descriptor)?;
         }
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
         if self.table.is_meta() {

@@ -23,7 +23,9 @@ use super::enable_table::check_disabled;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, mob, quotas, regions, snapshot, trackers};
+use crate::{
+    archive, descriptors, erasure_coding, errors, groups, meta, mob, quotas, regions, snapshot, trackers,
+};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
@@ -100,7 +102,7 @@ impl RestoreSnapshot {
             }
             (None, None) => {}
         }
-        core.check_descriptor(&descriptor).map_err(errors::invalid)?;
+        core.check_descriptor(&descriptor).map_err(|error| errors::from_error(&error))?;
         let (mut old_regions, mut descriptor_sequence, mut newest) = (Vec::new(), FIRST_SEQUENCE, 0);
         if let Some(entry) = &existing {
             check_disabled(entry)?;
@@ -239,6 +241,11 @@ impl RestoreSnapshot {
         TableDescriptor::from_pb(&self.plan.schema)
     }
 
+    /// That of the table that is restored.
+    fn old_descriptor(&self) -> Result<Option<TableDescriptor>> {
+        self.plan.old_schema.as_ref().map(TableDescriptor::from_pb).transpose()
+    }
+
     fn new_regions(&self) -> Result<Vec<RegionInfo>> {
         infos(&self.plan.new_regions)
     }
@@ -248,6 +255,7 @@ impl RestoreSnapshot {
         if self.plan.is_clone {
             groups::adopt(core, &descriptor)?;
         }
+        erasure_coding::apply(core, self.old_descriptor()?.as_ref(), &descriptor)?;
         regions::create_files(core, &descriptor, &self.new_regions()?)
     }
 
@@ -301,12 +309,13 @@ impl RestoreSnapshot {
 
     /// Puts the old descriptor back, under a number of its own, if the new one was written.
     fn restore_descriptor(&self, core: &MasterState) -> Result<()> {
-        let Some(old) = &self.plan.old_schema else { return Ok(()) };
+        let Some(old) = self.old_descriptor()? else { return Ok(()) };
+        erasure_coding::apply(core, Some(&self.descriptor()?), &old)?;
         let written = descriptors::read(&core.env, &core.root, &self.table)?;
         if written.is_none_or(|(_, sequence)| sequence != self.plan.descriptor_sequence) {
             return Ok(());
         }
-        let (old, sequence) = (TableDescriptor::from_pb(old)?, self.plan.descriptor_sequence + 1);
+        let sequence = self.plan.descriptor_sequence + 1;
         descriptors::write(&core.env, &core.root, &old, sequence)?;
         core.update_table(&self.table, |entry| {
             (entry.descriptor, entry.descriptor_sequence) = (old.into(), sequence);

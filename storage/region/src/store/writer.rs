@@ -64,6 +64,7 @@ pub(crate) fn options(
         bloom: family.bloom(),
         create_time_ms: Some(now_ms),
         key: file_key(family, keys)?,
+        copies: family.file_copies(),
         ..WriterOptions::default()
     };
     if !settings.is_on("io.storefile.bloom.enabled", true) {

@@ -169,11 +169,15 @@ impl NamenodeProtocol {
         create_parent: bool,
         replication: Option<u32>,
         block_size: Option<u64>,
+        replicate: bool,
     ) -> Result<hdfs::CreateResponseProto> {
         let masked = hdfs::FsPermissionProto { perm: permission };
         let mut create_flag = hdfs::CreateFlagProto::Create as u32;
         if overwrite {
             create_flag |= hdfs::CreateFlagProto::Overwrite as u32;
+        }
+        if replicate {
+            create_flag |= hdfs::CreateFlagProto::ShouldReplicate as u32;
         }
 
         let server_defaults = self.get_cached_server_defaults().await?;
@@ -450,6 +454,35 @@ impl NamenodeProtocol {
             policy_name: policy_name.to_string(),
         };
         self.call("setStoragePolicy", message, true).await
+    }
+
+    pub(crate) async fn set_erasure_coding_policy(
+        &self,
+        src: &str,
+        policy_name: &str,
+    ) -> Result<hdfs::SetErasureCodingPolicyResponseProto> {
+        let message = hdfs::SetErasureCodingPolicyRequestProto {
+            src: src.to_string(),
+            ec_policy_name: Some(policy_name.to_string()),
+        };
+        self.call("setErasureCodingPolicy", message, true).await
+    }
+
+    pub(crate) async fn unset_erasure_coding_policy(
+        &self,
+        src: &str,
+    ) -> Result<hdfs::UnsetErasureCodingPolicyResponseProto> {
+        let message = hdfs::UnsetErasureCodingPolicyRequestProto {
+            src: src.to_string(),
+        };
+        self.call("unsetErasureCodingPolicy", message, true).await
+    }
+
+    pub(crate) async fn get_erasure_coding_policies(
+        &self,
+    ) -> Result<hdfs::GetErasureCodingPoliciesResponseProto> {
+        let message = hdfs::GetErasureCodingPoliciesRequestProto {};
+        self.call("getErasureCodingPolicies", message, false).await
     }
 
     pub(crate) async fn get_content_summary(

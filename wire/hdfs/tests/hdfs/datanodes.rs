@@ -277,6 +277,14 @@ fn hosts_and_storage_policies() {
     let blocks = fs.open(&root.join("f")).unwrap().block_hosts().unwrap();
     assert_eq!(blocks.iter().map(|block| block.len_bytes).collect::<Vec<_>>(), [1 << 20, 1 << 19]);
     assert!(blocks.iter().all(|block| block.hosts == ["localhost"; 3]), "{blocks:?}");
+    for copies in [1, 2] {
+        let path = root.join(format!("copies-{copies}"));
+        let mut file = fs.create_copies(&path, copies).unwrap();
+        file.write_all(b"some").unwrap();
+        file.sync_and_close().unwrap();
+        let blocks = fs.open(&path).unwrap().block_hosts().unwrap();
+        assert_eq!(blocks[0].hosts.len(), copies as usize);
+    }
     fs.set_storage_policy(&root, "HOT").unwrap();
     let error = fs.set_storage_policy(&root, "NOSUCH").unwrap_err().to_string();
     assert!(error.contains("/test/hosts cannot be given a storage policy"), "{error}");
