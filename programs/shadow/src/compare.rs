@@ -1,7 +1,7 @@
 //! How two answers to one read differ.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator};
@@ -260,7 +260,7 @@ pub(crate) enum Fate {
     Settled,
     /// A row goes on differing, but not in the same way: it is being written.
     Changing,
-    /// A row differs again, and neither side has changed it meanwhile.
+    /// A row differs again each time, and neither side has changed it meanwhile.
     Stays,
 }
 
@@ -276,38 +276,38 @@ impl Fate {
 
 /// Judges a difference from one reading after the other.
 pub(crate) struct Settling {
-    /// Rows that differed in all readings so far, and how they did in the last one.
-    rows: BTreeMap<(usize, Bytes), RowState>,
-    /// Of these, rows that neither side changed since the reading before.
-    still: BTreeSet<(usize, Bytes)>,
+    /// Rows that differed in all readings so far, how they did in the last one, and whether neither side has changed them since the
+    /// first one that was made again.
+    rows: BTreeMap<(usize, Bytes), (RowState, bool)>,
+    /// Readings that were made again.
+    readings: u32,
 }
 
 impl Settling {
     pub(crate) fn new(first: &Differences) -> Settling {
-        Settling { rows: first.rows.clone(), still: BTreeSet::new() }
+        let rows = first.rows.iter().map(|(row, state)| (row.clone(), (*state, false))).collect();
+        Settling { rows, readings: 0 }
     }
 
     /// Whether it is decided: nothing is left that differs.
     pub(crate) fn add(&mut self, next: &Differences) -> bool {
-        let mut still = BTreeSet::new();
-        let mut rows = BTreeMap::new();
-        for (row, state) in &self.rows {
-            if let Some(now) = next.rows.get(row) {
-                if now == state {
-                    still.insert(row.clone());
-                }
-                rows.insert(row.clone(), *now);
-            }
-        }
-        (self.rows, self.still) = (rows, still);
+        // The first reading of a mirror is older at one side than at the other, so a row that changed since is still undecided.
+        let counts_before = self.readings >= 2;
+        self.readings += 1;
+        let found = std::mem::take(&mut self.rows).into_iter();
+        let found = found.filter_map(|(row, (state, still))| {
+            let now = *next.rows.get(&row)?;
+            Some((row, (now, now == state && (still || !counts_before))))
+        });
+        self.rows = found.collect();
         self.rows.is_empty()
     }
 
     pub(crate) fn fate(&self) -> Fate {
-        match (self.rows.is_empty(), self.still.is_empty()) {
+        match (self.rows.is_empty(), self.rows.values().any(|(_, still)| *still)) {
             (true, _) => Fate::Settled,
-            (false, true) => Fate::Changing,
-            (false, false) => Fate::Stays,
+            (false, false) => Fate::Changing,
+            (false, true) => Fate::Stays,
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::compare::{Fate, Settling, compare};
 use crate::read::Read;
 use crate::tally::Tally;
 
-/// Differences that are followed at a time; more are judged by their first reading.
-const FOLLOWED_MAX: usize = 64;
+/// Differences that are followed at a time; more wait for their turn. Each costs both clusters a read in each pause.
+const FOLLOWED_MAX: usize = 256;
 
 /// How a difference is followed.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Judge {
         first: &crate::compare::Differences,
         slot: usize,
     ) -> Fate {
-        let Ok(_place) = self.following.try_acquire() else { return Fate::Stays };
+        let Ok(_place) = self.following.acquire().await else { return Fate::Stays };
         if self.patience.readings == 0 {
             return Fate::Stays;
         }
@@ -108,9 +108,8 @@ impl Judge {
     }
 
     /// Asks side b alone: side a has answered its client.
-    pub(crate) async fn ask_b(&self, read: &Read, a: Asked, slot: usize) {
-        let b = self.b.ask(read, slot).await;
-        self.judge(read, a, b, slot).await;
+    pub(crate) async fn ask_b(&self, read: &Read, slot: usize) -> Asked {
+        self.b.ask(read, slot).await
     }
 }
 

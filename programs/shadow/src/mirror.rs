@@ -4,6 +4,7 @@
 //! which are counted, and delays nobody.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use halcyon_env::Env;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -32,6 +33,7 @@ pub(crate) async fn mirror(args: MirrorArgs, env: Env) -> Result<(), String> {
     let proxy = Arc::clone(&listening.proxy);
     let judge = Judge::new(Some(a), b, args.compare.patience(), false);
     let (sink, copies) = Copies::new(Arc::clone(&proxy), args.proxy.queue_bytes());
+    let queued = Arc::clone(&sink.queued);
     let sending = tokio::spawn(send(copies, Arc::clone(&judge), args.compare.threads as usize));
     let shown = Arc::clone(&judge);
     let progress = move |proxy: &Proxy| {
@@ -40,10 +42,14 @@ pub(crate) async fn mirror(args: MirrorArgs, env: Env) -> Result<(), String> {
     };
     let sink = run_proxy(&args.proxy, &env, listening, sink, limits.kept_bytes_max, progress).await?;
     drop(sink); // ends the queue
-    if tokio::time::timeout(args.compare.patience().whole() + limits.timeout, sending).await.is_err() {
-        println!("some copies had no answer in time and are left out");
-    }
+    let ended = tokio::time::timeout(args.compare.patience().whole() + limits.timeout, sending).await;
     let tally = judge.tally.lock().clone();
+    let left_out = queued.load(Ordering::Relaxed).saturating_sub(tally.all().count);
+    if ended.is_err() {
+        println!(
+            "{left_out} copies had no answer in time, or differed and were not read again; they are left out"
+        );
+    }
     let facts = Facts {
         title: "Mirrored reads".to_string(),
         a: name_a,
@@ -53,6 +59,7 @@ pub(crate) async fn mirror(args: MirrorArgs, env: Env) -> Result<(), String> {
         sample: args.proxy.sample,
         proxy: Some(proxy.counts.json()),
         dropped: proxy.counts.dropped.get(),
+        left_out,
         damage: None,
     };
     report::conclude(&env, &args.compare, &facts, &tally)
@@ -63,6 +70,8 @@ struct Copies {
     proxy: Arc<Proxy>,
     room: Arc<Semaphore>,
     sender: UnboundedSender<(Observed, OwnedSemaphorePermit)>,
+    /// Copies that were taken into the queue.
+    queued: Arc<AtomicU64>,
 }
 
 type CopyReceiver = UnboundedReceiver<(Observed, OwnedSemaphorePermit)>;
@@ -70,7 +79,8 @@ type CopyReceiver = UnboundedReceiver<(Observed, OwnedSemaphorePermit)>;
 impl Copies {
     fn new(proxy: Arc<Proxy>, bytes_max: usize) -> (Copies, CopyReceiver) {
         let (sender, receiver) = mpsc::unbounded_channel(); // its items hold the permits of a semaphore with a limit
-        (Copies { proxy, room: Arc::new(Semaphore::new(bytes_max)), sender }, receiver)
+        let room = Arc::new(Semaphore::new(bytes_max));
+        (Copies { proxy, room, sender, queued: Arc::default() }, receiver)
     }
 }
 
@@ -83,7 +93,10 @@ impl Sink for Copies {
         let bytes = ITEM_BYTES + observed.answer.parts.iter().map(kept).sum::<usize>();
         let weight = u32::try_from(bytes).unwrap_or(u32::MAX);
         match Arc::clone(&self.room).try_acquire_many_owned(weight) {
-            Ok(room) => drop(self.sender.send((observed, room))),
+            Ok(room) => {
+                self.queued.fetch_add(1, Ordering::Relaxed);
+                drop(self.sender.send((observed, room)));
+            }
             Err(_) => self.proxy.counts.dropped.add(),
         }
     }
@@ -100,9 +113,11 @@ async fn send(mut copies: CopyReceiver, judge: Arc<Judge>, at_a_time: usize) {
         let judge = Arc::clone(&judge);
         slot += 1;
         tasks.spawn(async move {
-            let _held = (place, room);
+            let _held = room;
             let a = Asked { answer: Ok(observed.answer), took: observed.took };
-            judge.ask_b(&observed.read, a, slot).await;
+            let b = judge.ask_b(&observed.read, slot).await;
+            drop(place); // a difference may be followed for long, and keeps only memory
+            judge.judge(&observed.read, a, b, slot).await;
         });
     }
     while tasks.join_next().await.is_some() {}

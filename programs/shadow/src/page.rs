@@ -76,6 +76,10 @@ fn head(facts: &Facts, tally: &Tally, main: &mut Markup) {
     if let Some(damage) = &facts.damage {
         main.element("p", &[("class", &"partial")], &format!("The recording is damaged: {damage}"));
     }
+    if facts.left_out > 0 {
+        let text = format!("{} copies were not judged when the mirror ended.", whole(facts.left_out));
+        main.element("p", &[("class", &"partial")], &text);
+    }
     if facts.dropped > 0 {
         let text = format!("{} reads of the sample were dropped: a queue was full.", whole(facts.dropped));
         main.element("p", &[("class", &"partial")], &text);
@@ -298,6 +302,7 @@ mod tests {
             sample: 1.0,
             proxy: Some(serde_json::json!({ "calls": 5 })),
             dropped: 3,
+            left_out: 2,
             damage: Some("at 17".to_string()),
         };
         let page = html(&facts, &tally);

@@ -96,6 +96,7 @@ pub(crate) async fn replay(args: ReplayArgs, env: Env) -> Result<(), String> {
         sample,
         proxy: None,
         dropped: 0,
+        left_out: 0,
         damage: ended,
     };
     report::conclude(&env, &args.compare, &facts, &tally)

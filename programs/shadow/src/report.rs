@@ -24,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) proxy: Option<Value>,
     /// Reads of the sample that were dropped.
     pub(crate) dropped: u64,
+    /// Copies of a mirror that were not judged when it ended.
+    pub(crate) left_out: u64,
     /// What of a recording could not be read.
     pub(crate) damage: Option<String>,
 }
@@ -151,6 +153,7 @@ pub(crate) fn json(facts: &Facts, tally: &Tally) -> Value {
         "errors": errors,
         "late": { "count": tally.late_count, "maxMs": tally.late_max.as_secs_f64() * 1e3 },
         "dropped": facts.dropped,
+        "leftOut": facts.left_out,
         "damage": facts.damage,
         "proxy": facts.proxy,
     })

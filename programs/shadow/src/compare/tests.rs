@@ -83,6 +83,14 @@ fn a_row_that_changes_is_not_one_that_stays_different() {
     assert_eq!(settling.fate(), Fate::Changing);
     assert!(settling.add(&equal));
     assert_eq!(settling.fate(), Fate::Settled);
+    // a row that is written now and then, and always late at one side
+    let mut settling = Settling::new(&with("5"));
+    let fates = ["6", "6", "6", "7", "7", "7"].map(|value| {
+        assert!(!settling.add(&with(value)));
+        settling.fate()
+    });
+    use Fate::{Changing, Stays};
+    assert_eq!(fates, [Changing, Stays, Stays, Changing, Changing, Changing]);
     // another row differs than before: the first one has settled
     let other = found(&some(), &some()[1..]);
     let mut settling = Settling::new(&with("5"));
