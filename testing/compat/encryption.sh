@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Encryption at rest: one root directory with encrypted tables, snapshots and logs under HBase 2.6.4 and Halcyon, both ways and after
-# kills; the change of keys; a missing key; and what the master refuses, against the answers of HBase (encryption/answers.txt).
+# Encryption at rest: one root directory with encrypted tables, snapshots, bulk loads, file lists and logs under HBase 2.6.4 and Halcyon,
+# both ways and after kills; replication out of encrypted logs; the change of keys; a missing key; and what the master refuses, against
+# the answers of HBase (encryption/answers.txt).
 #   encryption.sh            about two minutes
 #   encryption.sh --hbase    only starts HBase and writes the answers anew
 # HALCYON         the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
@@ -92,6 +93,8 @@ no_plain_text() { # no_plain_text DIRECTORY: no file has what is encrypted
 }
 halcyon_begin ours "$KEYS"
 encryption fill "$ZK"
+encryption load "$ZK" "$DIR/loaded"
+no_plain_text "$DIR/loaded"
 encryption unflushed "$ZK" 4
 encryption dump "$ZK" "$DIR/ours.dump"
 server_kill
@@ -100,6 +103,7 @@ cp -r "$DIR/ours" "$DIR/there"
 hbase_begin there "$KEYS"
 encryption dump "$HBASE_ZK" "$DIR/there.dump"
 same "Halcyon's directory, killed, in HBase" ours there
+encryption load "$HBASE_ZK" "$DIR/loaded-there"
 encryption work "$HBASE_ZK"
 encryption dump "$HBASE_ZK" "$DIR/worked.dump"
 hbase_kill
@@ -111,6 +115,18 @@ encryption work "$ZK" 2>> "$DIR/client.log" || true # both daughters are split a
 encryption dump "$ZK" "$DIR/back.dump"
 server_stop
 no_plain_text "$DIR/back"
+
+# ---- replication both ways, out of encrypted logs
+halcyon_begin peer-ours "$KEYS"
+hbase_begin peer-there "$KEYS"
+for server in "$ZK" "$HBASE_ZK"; do encryption copies "$server"; done
+encryption peer "$ZK" "$HBASE_ZK"
+encryption peer "$HBASE_ZK" "$ZK"
+encryption replicate "$ZK" "$HBASE_ZK" 300
+encryption replicate "$HBASE_ZK" "$ZK" 300
+server_kill
+hbase_kill
+no_plain_text "$DIR/peer-ours"
 
 # ---- new keys: a new master key with the old one beside it, new family keys and a major compaction, then without the old one
 halcyon_begin back "$STORE hbase.crypto.master.key.name=next hbase.crypto.master.alternate.key.name=master
