@@ -39,7 +39,7 @@ pub(crate) use operation::{Intent, OperationQuota, ScanHistory};
 use operation::{Limits, SizeRules};
 pub use settings::QuotaSettings;
 use space::SpaceState;
-use throttle::Throttle;
+use throttle::{Throttle, US_OF_MS};
 
 /// Users without quotas of their own that have limiters of their own; beyond, such users share one.
 const DEFAULT_USERS_MAX: usize = 10_000;
@@ -229,7 +229,7 @@ impl Quotas {
             read_unit: unit(self.settings.read_unit),
             write_unit: unit(self.settings.write_unit),
             by_result_size: self.settings.by_result_size,
-            handler_ms: i64::try_from(handler_ms.max(1)).unwrap_or(i64::MAX),
+            handler_us: i64::try_from(handler_ms.max(1)).unwrap_or(i64::MAX).saturating_mul(US_OF_MS),
         }
     }
 

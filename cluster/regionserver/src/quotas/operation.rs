@@ -25,8 +25,8 @@ pub(crate) struct SizeRules {
     pub(super) write_unit: i64,
     /// Reads count what they return, and not the blocks that they look at.
     pub(super) by_result_size: bool,
-    /// Milliseconds of a thread that a call is guessed to need.
-    pub(super) handler_ms: i64,
+    /// Microseconds of a thread that a call is guessed to need.
+    pub(super) handler_us: i64,
 }
 
 /// What a scanner has looked at in its calls so far, in bytes of blocks. It says what the next call may need.
@@ -154,7 +154,7 @@ impl Drop for OperationQuota {
     fn drop(&mut self) {
         let read = if self.rules.by_result_size { self.returned } else { self.returned.max(self.looked_at) };
         let took = Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(self.started_ns));
-        let Usage { write_size, read_size, write_units, read_units, is_atomic, handler_ms, .. } =
+        let Usage { write_size, read_size, write_units, read_units, is_atomic, handler_us, .. } =
             self.estimate;
         // Requests were counted at the beginning. A call pays for its time and not for the guess; HBase adds what the guess
         // was too much.
@@ -164,7 +164,7 @@ impl Drop for OperationQuota {
             write_units: units(self.written, self.rules.write_unit) - write_units,
             read_units: units(read, self.rules.read_unit) - read_units,
             is_atomic,
-            handler_ms: signed(took.as_millis() as u64) - handler_ms,
+            handler_us: signed(took.as_micros() as u64) - handler_us,
             ..Usage::default()
         };
         self.limits.iter().for_each(|limit| limit.consume(&difference));
@@ -201,7 +201,7 @@ fn estimate<'l>(
         write_units: units(write_size, rules.write_unit),
         read_units: units(read_size, rules.read_unit),
         is_atomic,
-        handler_ms: rules.handler_ms.saturating_mul((writes + reads).max(1)),
+        handler_us: rules.handler_us.saturating_mul((writes + reads).max(1)),
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn rules() -> SizeRules {
-        SizeRules { read_unit: 1024, write_unit: 1024, by_result_size: false, handler_ms: 1 }
+        SizeRules { read_unit: 1024, write_unit: 1024, by_result_size: false, handler_us: 1000 }
     }
 
     fn only(throttle: &Arc<Throttle>) -> Limits {
@@ -278,6 +278,22 @@ mod tests {
         begin(only(&limits), &clock, put).unwrap().add_written(&[cell]);
         let error = begin(only(&limits), &clock, put).err().unwrap();
         assert_eq!(error.message, "write capacity unit exceeded - wait 666ms");
+    }
+
+    /// Ten milliseconds of a thread in a second are 50 calls of 200 microseconds.
+    #[test]
+    fn calls_of_less_than_a_millisecond_use_their_time() {
+        let clock = Arc::new(ManualClock::at(1));
+        let limits = throttle(pb::Throttle { req_handler_usage_ms: quota(10), ..Default::default() });
+        let calls = (0..1000).take_while(|_| {
+            let begun = begin(only(&limits), &clock, Intent::GET);
+            clock.advance(Duration::from_micros(200));
+            begun.is_ok()
+        });
+        let calls = calls.count();
+        assert!((45..=52).contains(&calls), "{calls} calls");
+        let error = begin(only(&limits), &clock, Intent::GET).err().unwrap();
+        assert!(error.message.starts_with("request handler usage time exceeded - wait "), "{error:?}");
     }
 
     #[test]

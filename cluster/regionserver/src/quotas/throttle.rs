@@ -36,9 +36,12 @@ pub(super) struct Usage {
     pub(super) read_units: i64,
     /// It reads and writes as one.
     pub(super) is_atomic: bool,
-    /// Milliseconds of a thread.
-    pub(super) handler_ms: i64,
+    /// Microseconds of a thread: most calls need less than a millisecond, and would be free.
+    pub(super) handler_us: i64,
 }
+
+/// Of the limit of thread time, which a quota gives in milliseconds.
+pub(super) const US_OF_MS: i64 = 1000;
 
 /// Limits of one subject. *Thread safety*: all methods from any thread; one lock, held for some additions.
 #[derive(Debug)]
@@ -67,7 +70,10 @@ impl Throttle {
         if limits.iter().all(|limit| limit.is_none()) {
             return None;
         }
-        let limiters = limits.map(|limit| match limit {
+        let limiters = std::array::from_fn(|kind| match limits[kind] {
+            Some(quota) if kind == at(ThrottleType::RequestHandlerUsageMs) => {
+                RateLimiter::new(refill, limit_of(quota).saturating_mul(US_OF_MS), unit_ms(quota))
+            }
             Some(quota) => RateLimiter::new(refill, limit_of(quota), unit_ms(quota)),
             None => RateLimiter::unlimited(refill),
         });
@@ -141,7 +147,7 @@ impl Usage {
             (ReadSize, usage.read_size),
             (ReadCapacityUnit, usage.read_units),
             (AtomicReadSize, of_atomic(usage.read_size)),
-            (RequestHandlerUsageMs, usage.handler_ms),
+            (RequestHandlerUsageMs, usage.handler_us),
         ]
         .into_iter()
         .filter(|(_, amount)| *amount != 0)
