@@ -19,7 +19,7 @@ mkdir -p "$DIR/client"
 hbase_fetch
 PHOENIX_LIB="$HOME/.cache/halcyon/phoenix-5.2.1"
 maven_jars "$HERE/phoenix/pom.xml" "$PHOENIX_LIB"
-javac -nowarn -d "$DIR/client" "$HERE/phoenix/Phoenix.java"
+javac -nowarn -d "$DIR/client" -cp "$HBASE_LIB/*" "$HERE/phoenix/Phoenix.java"
 
 answers() { # answers ZOOKEEPER FILE
   (cd "$DIR" && timeout 600 "$JAVA" -Xmx600m "${JAVA_FLAGS[@]}" -cp "$DIR/client:$HBASE_LIB/*:$PHOENIX_LIB/*" Phoenix "$1" \

@@ -5,6 +5,7 @@
 # server_order ORDER [PORT]  what a test does to one server: start; start-master on this port (0: any); kill, stop (SIGTERM) or state of the one with this port.
 #                            Prints "server-name NAME" of a new region server, "master-name NAME" of a new master; "ready" for the state of one
 #                            that serves, "running" of a standby master, or "ended"; and "done"
+# CONFORMANCE_JVMS           not empty: each server has a JVM for coprocessors and filters; otherwise if the test's properties speak of coprocessors
 # CLUSTER_DIR                a cluster of ../cluster/cluster.sh with ZooKeeper and HDFS
 SERVER_PIDS=()
 SERVER_KINDS=()
@@ -13,7 +14,9 @@ declare -A SERVER_OF_PORT=()
 servers_start() {
   local dir="$1" masters="$2" count="$3" name zookeeper root number log
   SERVERS_DIR="$dir"
-  name="/$(basename "$(dirname "$dir")")-$(basename "$dir")"
+  # Other classes have the same simple name, and a class that hung is run again: each has a root of its own, and keeps it over restarts.
+  [ -e "$dir/name" ] || echo "/$(basename "$(dirname "$dir")")-$(basename "$dir")-$(date +%s%N)" > "$dir/name"
+  name="$(cat "$dir/name")"
   zookeeper="$(sed -n 's/^zookeeper //p' "$CLUSTER_DIR/settings")"
   root="$(sed -n 's/^hdfs //p' "$CLUSTER_DIR/settings")$name"
   mkdir -p "$dir/conf"
@@ -26,7 +29,7 @@ servers_start() {
       echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
     done
     cat "$dir/properties.xml"
-    [ "${CONFORMANCE_HOST:-none}" = none ] || ! grep -q coprocessor "$dir/properties.xml" ||
+    [ "${CONFORMANCE_HOST:-none}" = none ] || { [ -z "${CONFORMANCE_JVMS:-}" ] && ! grep -q coprocessor "$dir/properties.xml"; } ||
       echo "<property><name>halcyon.coprocessor.host.classpath</name><value>$CONFORMANCE_HOST</value></property>"
     echo '</configuration>'
   } > "$dir/conf/hbase-site.xml"

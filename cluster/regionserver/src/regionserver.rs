@@ -158,7 +158,6 @@ impl RegionServer {
         };
         let coprocessors = Coprocessors::new(&settings.coprocessors, &env, &lifecycle, name.to_string());
         let shared = Shared {
-            flush_listener: coprocessors.jvm().clone(),
             quotas: Arc::new(Quotas::new(&settings.quotas, quota_parts)),
             lifecycle,
             vitals: Arc::default(),
@@ -460,8 +459,11 @@ impl RegionServer {
         table: &Arc<TableDescriptor>,
     ) -> Result<Arc<OnlineRegion>> {
         let coprocessors = self.coprocessors.of_table(table)?;
-        let region = self.resources.open(info, table)?;
-        Ok(OnlineRegion::new(region, self.op_times.of(info.table()), coprocessors))
+        let is_hosted = coprocessors.as_ref().is_some_and(|coprocessors| !coprocessors.only_filters());
+        let region = self.resources.open(info, table, is_hosted)?;
+        let online = OnlineRegion::new(region, self.op_times.of(info.table()), coprocessors);
+        self.hook_stores(&online);
+        Ok(online)
     }
 
     /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error, unless the server has given up;
@@ -475,8 +477,9 @@ impl RegionServer {
             return self.check_not_given_up();
         };
         self.scanners.region_closing(&online);
-        self.unload_coprocessors(&online, abort);
+        self.announce_close(&online, abort);
         let closed = online.region.close(abort);
+        self.unload_coprocessors(&online, abort);
         if let Err(error) = &closed {
             self.lifecycle.abort(&format!("region {encoded_name} could not be closed: {error}"));
         } else if self.is_serving() && is_replicated(&online) {

@@ -12,6 +12,7 @@ use halcyon_schema::{ClusterUuid, Durability};
 pub use halcyon_hfile::{BlockReads, ReadMode};
 
 use crate::mob::MobScan;
+use crate::store_hooks::ScanOptions;
 
 /// A half-open range `[min, max)` of cell timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Scan {
     pub mob: MobScan,
     /// Where to count the data blocks that are looked at; `None`: nobody asks.
     pub reads: Option<Arc<BlockReads>>,
+    /// What families keep for this scan, where a coprocessor says so (`preStoreScannerOpen`).
+    pub options: BTreeMap<Bytes, ScanOptions>,
 }
 
 impl Default for Scan {
@@ -88,6 +91,7 @@ impl Default for Scan {
             read_point: None,
             mob: MobScan::default(),
             reads: None,
+            options: BTreeMap::new(),
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Key, ReadPoint, Result, SeqId};
+use halcyon_cell::{Error, Key, ReadPoint, Result, SeqId};
 use halcyon_env::invariant;
 use halcyon_hfile::FileMeta;
 use halcyon_schema::mob::MOB_FILE_REFS;
@@ -26,11 +26,11 @@ use halcyon_schema::mob::MOB_FILE_REFS;
 use crate::activity;
 use crate::edits_dir::RECOVERED_EDITS;
 use crate::mob::MobOutputs;
-use crate::new_files::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;
 use crate::store::{Commit, Cut, Outputs, Part, Store, StoreFile, Written, WrittenBy};
+use crate::store_hooks::{FAILURES_MAX, Hooked, RewriteKind, Stage, Walk};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOutcome {
@@ -51,8 +51,18 @@ impl Region {
     }
 
     pub(crate) fn flush_stores(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
-        let _flushing = self.flushing.lock();
-        self.flush_locked(families)
+        let hooks = self.store_hooks.get().filter(|_| !self.is_secondary());
+        if let Some(hooks) = hooks {
+            hooks.before_flush().or_else(|error| self.note_hooks_failed(error))?;
+        }
+        let outcome = {
+            let _flushing = self.flushing.lock();
+            self.flush_locked(families)?
+        };
+        if let Some(hooks) = hooks {
+            hooks.after_flush();
+        }
+        Ok(outcome)
     }
 
     /// As `flush_stores`. `flushing` is held.
@@ -119,7 +129,14 @@ impl Region {
         );
         let now_ms = self.services.env.clock.now_ms();
         let mut mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
-        let written = self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs)?;
+        let (written, hooked) = match self.write_hooked(store, &snapshot, seq, now_ms, &mut mobs)? {
+            Some(written) => written,
+            None => {
+                mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
+                let mut kept = Hooked::KeepAll;
+                (self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs, &mut kept)?, kept)
+            }
+        };
         if let Some(mobs) = &mut mobs {
             mobs.publish()?;
         }
@@ -134,7 +151,43 @@ impl Region {
         if let Some(mobs) = mobs.filter(|mobs| mobs.cells > 0) {
             store.mob.note_flushed(mobs.cells, mobs.bytes);
         }
+        hooked.end(&files);
         Ok(files)
+    }
+
+    /// Writes a snapshot as its coprocessors want it. `None`: they have failed, and the flush cannot wait for them: the region closes, or
+    /// they have failed too often. A later compaction asks them again.
+    fn write_hooked(
+        &self,
+        store: &Store,
+        snapshot: &[Part],
+        seq: SeqId,
+        now_ms: i64,
+        mobs: &mut Option<MobOutputs>,
+    ) -> Result<Option<(Option<Written>, Hooked)>> {
+        let error = match self.begin_rewrite(store, RewriteKind::Flush) {
+            Ok(mut hooked) => match self.write_snapshot(store, snapshot, seq, now_ms, mobs, &mut hooked) {
+                Ok(written) => {
+                    self.hook_failures.store(0, Ordering::Relaxed);
+                    return Ok(Some((written, hooked)));
+                }
+                Err(error) if matches!(hooked, Hooked::By { has_failed: true, .. }) => error,
+                Err(error) => return Err(error),
+            },
+            Err(error) => error,
+        };
+        self.note_hooks_failed(error).map(|()| None)
+    }
+
+    /// The error, unless the flush has to go on without its coprocessors.
+    fn note_hooks_failed(&self, error: Error) -> Result<()> {
+        let failures = self.hook_failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures < FAILURES_MAX && !self.is_closing() {
+            return Err(error);
+        }
+        let region = self.info.encoded_name();
+        tracing::error!(region, failures, %error, "a flush goes on without its coprocessors, which have failed");
+        Ok(())
     }
 
     /// Takes the large values of a flush; `None` where values stay in the store file, whatever their length.
@@ -161,25 +214,35 @@ impl Region {
         seq: SeqId,
         now_ms: i64,
         mobs: &mut Option<MobOutputs>,
+        hooked: &mut Hooked,
     ) -> Result<Option<Written>> {
         let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = self.read_points.keep_above();
+        let keep_above = hooked.keep_above(self.read_points.keep_above());
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
-        let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
+        let mut matcher = Matcher::minor(hooked.keeping(store), now_ms).keeping_above(keep_above);
         let cut = flush_cut(store, snapshot);
         let target = self.file_target(store, WrittenBy::Flush, now_ms, true)?;
         let mut outputs = Outputs::new(target, cut);
-        copy_kept(&mut heap, &mut matcher, &left_out, |cell| {
-            invariant!(
-                SeqId::new(cell.seq()) <= seq,
-                "{cell:?} is newer than {seq}: replay would apply it to the file again"
-            );
-            outputs.note_visited();
-            match mobs.as_mut().filter(|mobs| mobs.takes(cell)) {
-                Some(mobs) => outputs.append(mobs.append(cell)?.get()),
-                None => outputs.append(cell),
+        let family = store.family.name();
+        let walk = Walk { heap: &mut heap, matcher: &mut matcher, left_out: &left_out, family };
+        self.write_through(hooked, seq, walk, &mut |cell, stage| match stage {
+            Stage::Seen { kept: true } => Ok(()),
+            Stage::Seen { kept: false } => {
+                left_out.note(cell);
+                Ok(())
+            }
+            Stage::Write => {
+                invariant!(
+                    SeqId::new(cell.seq()) <= seq,
+                    "{cell:?} is newer than {seq}: replay would apply it to the file again"
+                );
+                outputs.note_visited();
+                match mobs.as_mut().filter(|mobs| mobs.takes(cell)) {
+                    Some(mobs) => outputs.append(mobs.append(cell)?.get()),
+                    None => outputs.append(cell),
+                }
             }
         })?;
         if outputs.is_empty() {

@@ -64,9 +64,10 @@ impl Region {
             self.services.settings.in_memory_compaction
         };
         match store.family.in_memory_compaction().unwrap_or(default) {
-            // What is hidden there still counts: it may have pushed out what is in files.
+            // What is hidden there still counts: it may have pushed out what is in files. And what coprocessors want to keep they are
+            // asked when it is flushed.
             InMemoryCompaction::Eager | InMemoryCompaction::Adaptive
-                if store.keeping.new_version_behavior =>
+                if store.keeping.new_version_behavior || !self.may_drop_in_memory() =>
             {
                 InMemoryCompaction::Basic
             }

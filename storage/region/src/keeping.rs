@@ -17,6 +17,8 @@ pub(crate) struct Keeping {
     /// Markers hide only what was written before them, and what was pushed out stays out
     /// (`NEW_VERSION_BEHAVIOR`).
     pub new_version_behavior: bool,
+    /// Major compactions keep delete markers that are not older, in milliseconds.
+    pub purge_deletes_after_ms: i64,
 }
 
 impl Keeping {
@@ -27,6 +29,7 @@ impl Keeping {
             ttl_ms: family.ttl_seconds().map(|s| i64::try_from(s.saturating_mul(1000)).unwrap_or(i64::MAX)),
             keep_deleted: family.keep_deleted(),
             new_version_behavior: family.new_version_behavior(),
+            purge_deletes_after_ms: 0, // a setting of compactions
         }
     }
 

@@ -54,6 +54,7 @@ mod snapshot;
 mod split;
 mod storage_policy;
 mod store;
+mod store_hooks;
 mod write;
 
 pub use api::{
@@ -79,4 +80,5 @@ pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
 pub use storage_policy::{NO_STORAGE_POLICY, set_storage_policy};
 pub use store::{MemStoreSize, Reference, is_store_file_name, seq_in_name};
+pub use store_hooks::{RewriteHooks, RewriteKind, ScanOptions, Sink, Source, StoreHooks};
 pub use write::BatchOutcome;

@@ -71,10 +71,23 @@ pub(crate) fn visit_cells(
     heap: &mut Heap,
     matcher: &mut Matcher,
     left_out: &LeftOut<'_>,
+    look: impl FnMut(CellRef<'_>, bool) -> Result<()>,
+) -> Result<()> {
+    visit_cells_until(heap, matcher, left_out, |_| false, look)
+}
+
+/// As `visit_cells`, until `is_enough` says so of a cell; the next call goes on with that cell.
+pub(crate) fn visit_cells_until(
+    heap: &mut Heap,
+    matcher: &mut Matcher,
+    left_out: &LeftOut<'_>,
+    is_enough: impl Fn(CellRef<'_>) -> bool,
     mut look: impl FnMut(CellRef<'_>, bool) -> Result<()>,
 ) -> Result<()> {
     let mut no_filter = None;
-    while let Some(cell) = heap.peek() {
+    while let Some(cell) = heap.peek()
+        && !is_enough(cell)
+    {
         if !matcher.on_row() || !same_bytes(cell.row(), matcher.row()) {
             matcher.set_row(cell.row());
         }

@@ -5,8 +5,8 @@
 //! as the name of an empty `<n>.seqid` file. Close is refuse, drain, flush.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cache::BlockCache;
@@ -182,6 +182,8 @@ impl Region {
             loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
             fresh_nonces: FreshNonces::default(),
+            store_hooks: OnceLock::new(),
+            hook_failures: AtomicU32::new(0),
             info,
             table,
             watch: env.watch(),

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, Key, ReadPoint, Result};
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
+use crate::keeping::Keeping;
 use crate::mob::{MobRead, MobReader, MobScan, ReferencesOnly};
 use crate::read_points::HeldReadPoint;
 use crate::region::Region;
@@ -217,8 +218,15 @@ fn open_store(
     }
     let sources = sources(store, view, scan, *wanted, read_point, mode, now_ms)?;
     let time_range = time_range_of(store, scan);
-    let matcher =
-        Matcher::user(store.keeping, *wanted, scan.max_versions, time_range, scan.raw, has_filter, now_ms);
+    let matcher = Matcher::user(
+        keeping_of(store, scan),
+        *wanted,
+        scan.max_versions,
+        time_range,
+        scan.raw,
+        has_filter,
+        now_ms,
+    );
     let heap = Heap::new(store.comparator, sources);
     let (limit, offset) = (scan.store_limit, scan.store_offset);
     let scanner = StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset);
@@ -233,6 +241,10 @@ fn mob_reader(store: &Store, view: &StoreView, scan: &Scan, mode: ReadMode) -> O
     let MobScan { cache_blocks, empty_on_miss, .. } = scan.mob;
     let how = MobRead { mode, cache_blocks, empty_on_miss, reads: scan.reads.clone() };
     Some(MobReader::new(store.mob.clone(), how))
+}
+
+fn keeping_of(store: &Store, scan: &Scan) -> Keeping {
+    scan.options.get(store.family.name()).map_or(store.keeping, |options| options.change(store.keeping))
 }
 
 fn time_range_of(store: &Store, scan: &Scan) -> TimeRange {
@@ -259,8 +271,9 @@ fn sources(
     let single_row = (scan.start_row == scan.stop_row && scan.include_stop_row && !scan.start_row.is_empty())
         .then_some(&scan.start_row);
     // With MIN_VERSIONS cells outlive the family's time to live, so age alone rules no file out.
-    let oldest = match store.keeping.ttl_ms {
-        Some(ttl) if store.keeping.min_versions == 0 => now_ms.saturating_sub(ttl),
+    let keeping = keeping_of(store, scan);
+    let oldest = match keeping.ttl_ms {
+        Some(ttl) if keeping.min_versions == 0 => now_ms.saturating_sub(ttl),
         _ => i64::MIN,
     };
     // By the order of writing, newer timestamps than the asked ones have a say in what is still there.

@@ -4,8 +4,8 @@
 //! `in_memory.rs`, `compact/run.rs`, `open.rs`, `replica.rs`, `split.rs`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId, same_bytes};
@@ -25,6 +25,7 @@ use crate::read_points::ReadPoints;
 use crate::replayed_nonces::{FreshNonces, ReplayedNonce};
 use crate::row_lock::RowLocks;
 use crate::store::{MemStoreSize, Store, StoreFile, StoreServices};
+use crate::store_hooks::StoreHooks;
 use crate::{CompactionSettings, RegionSettings};
 
 /// What a region needs of its server. Cheap to clone.
@@ -109,6 +110,10 @@ pub struct Region {
     pub(crate) replayed_nonces: Mutex<Vec<ReplayedNonce>>,
     /// Until the next flush.
     pub(crate) fresh_nonces: FreshNonces,
+    /// Coprocessors that flushes and compactions ask.
+    pub(crate) store_hooks: OnceLock<Arc<dyn StoreHooks>>,
+    /// Flushes in a row that they have let fail.
+    pub(crate) hook_failures: AtomicU32,
 }
 
 #[derive(Default)]
@@ -234,11 +239,16 @@ impl Region {
         })
     }
 
+    /// Set from the first step of a close.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Keeps the region open while the guard lives; `Moved` once it is closing.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
         let refused =
             || Error::new(ErrorKind::Moved, format!("{} is closing", self.info.region_name().escape_ascii()));
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(refused());
         }
         let guard = self.closed.unwatched().read();

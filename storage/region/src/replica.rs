@@ -15,8 +15,8 @@
 //! them and then shows the files, so a read that takes its read point first sees all of each file.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Mutex, WatchedRwLock};
@@ -87,6 +87,8 @@ impl Region {
             loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
             fresh_nonces: FreshNonces::default(),
+            store_hooks: OnceLock::new(),
+            hook_failures: AtomicU32::new(0),
             archive_dir: layout::archive_region_dir(root, info.table(), primary.encoded_name()),
             watch: env.watch(),
             place: None,

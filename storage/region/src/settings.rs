@@ -11,6 +11,8 @@ use crate::storage_policy::{self, NO_STORAGE_POLICY};
 /// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
 #[derive(Clone, Debug)]
 pub struct RegionSettings {
+    /// Coprocessors will want to see what is written: until [`crate::Region::set_store_hooks`] nothing is left out of files.
+    pub is_hosted: bool,
     /// Memstore bytes of a region at which a flush is wanted
     /// (`hbase.hregion.memstore.flush.size`, table `MEMSTORE_FLUSHSIZE`).
     pub flush_size_bytes: u64,
@@ -70,6 +72,7 @@ pub struct RegionSettings {
 impl Default for RegionSettings {
     fn default() -> RegionSettings {
         RegionSettings {
+            is_hosted: false,
             flush_size_bytes: 128 << 20,
             flush_policy: FlushPolicy::AllStores,
             large_family_bytes_min: 16 << 20,

@@ -26,6 +26,7 @@ mod replayed_twice;
 mod replicas;
 mod split;
 mod storage_policy;
+mod store_hooks;
 mod takeover;
 mod unanswered;
 mod unpublished;

@@ -30,11 +30,11 @@ public class Coprocessors {
   private static final byte[] A = Bytes.toBytes("a");
   private static Table table;
 
-  private interface Answer {
+  interface Answer {
     Object get() throws Throwable;
   }
 
-  private static void say(String what, Answer answer) {
+  static void say(String what, Answer answer) {
     String said;
     try {
       said = String.valueOf(answer.get());
@@ -93,6 +93,7 @@ public class Coprocessors {
       increments(connection, admin);
       callers(configuration);
       limits(connection, admin, configuration);
+      StoreAnswers.run(connection, admin, jar);
     }
   }
 

@@ -75,6 +75,38 @@ public class Faults {
     System.out.println(fault + ": back after " + (System.nanoTime() - begun) / 1_000_000 + " ms, JVM " + before + " -> " + pid());
   }
 
+  /**
+   * A region with observers of flushes closes although the JVM is gone, or although its scanner gives rows in the wrong order, and nothing is
+   * lost.
+   */
+  private static void closesWithout(Connection connection, Admin admin, String jar, boolean wrong) throws Exception {
+    TableName name = TableName.valueOf(wrong ? "wrong" : "storing");
+    admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of("f"))
+      .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("halcyon.compat.Stores").setJarPath("file://" + jar)
+        .setProperty("wrong", Boolean.toString(wrong)).build()).build());
+    try (Table table = connection.getTable(name)) {
+      // The observer would leave these cells out, or add one behind them that sorts before them.
+      byte[] column = wrong ? A : Bytes.toBytes("drop");
+      for (int row = 0; row < 100; row++) table.put(new Put(Bytes.toBytes("row" + row)).addColumn(F, column, A));
+      String region = admin.getRegions(name).get(0).getEncodedName();
+      long before = pid();
+      if (!wrong) signal("9", before);
+      admin.disableTable(name);
+      check(says("a flush goes on without its coprocessors, which have failed region=\"" + region), name + ": the coprocessors were not missed");
+      for (int tries = 0; pid() == before && !wrong; tries++) {
+        check(tries < 300, "no other JVM");
+        Thread.sleep(100);
+      }
+      admin.enableTable(name);
+      int rows = 0;
+      try (ResultScanner scanner = table.getScanner(new Scan())) {
+        while (scanner.next() != null) rows++;
+      }
+      check(rows == 100, name + ": " + rows + " rows of 100");
+      System.out.println("closed without coprocessors (" + name + "): all rows are there");
+    }
+  }
+
   public static void main(String[] arguments) throws Exception {
     Configuration configuration = HBaseConfiguration.create();
     String[] address = arguments[0].split(":");
@@ -135,6 +167,9 @@ public class Faults {
       check(said.contains("has not answered within"), "a slow hook has not run into its limit: " + said);
       System.out.println("slow: " + said.substring(0, Math.min(90, said.length())));
       check(put("add-after").equals("done"), "calls do not work beside a slow one");
+
+      closesWithout(connection, admin, arguments[1], false);
+      closesWithout(connection, admin, arguments[1], true);
 
       ended.set(true);
       others.join();

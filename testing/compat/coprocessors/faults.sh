@@ -11,5 +11,5 @@ echo "the JVM, frozen, has ended with a server that was killed"
 server_start "$DIR/data" "$DIR/server2.log"
 JVM="$(sed 's/\x1b\[[0-9;]*m//g' "$DIR/server2.log" | sed -n 's/.*the JVM of coprocessors is running.* pid=\([0-9]*\).*/\1/p' | tail -n 1)"
 server_stop
-jvm_ends "$JVM" || { echo "FAILED: the JVM $JVM outlives a server that was stopped" >&2; exit 1; }
+process_await $$ 10 jvm_ends "$JVM" || { echo "FAILED: the JVM $JVM outlives a server that was stopped" >&2; exit 1; }
 echo "the JVM has ended with a server that was stopped"

@@ -4,6 +4,15 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.Statement;
 import java.util.Properties;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.CompactionState;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Scan;
+import org.apache.hadoop.hbase.client.Table;
 
 /** Prints what Phoenix answers: {@code Phoenix ZOOKEEPER}. */
 public class Phoenix {
@@ -47,6 +56,63 @@ public class Phoenix {
       }
       return text.toString().trim();
     });
+  }
+
+  /** Flushes a table and compacts all its files. */
+  private static void compact(Admin admin, String table) throws Exception {
+    TableName name = TableName.valueOf(table);
+    admin.flush(name);
+    long before = admin.getLastMajorCompactionTimestamp(name);
+    admin.majorCompact(name);
+    for (int tries = 0; tries < 300; tries++) {
+      Thread.sleep(200);
+      if (admin.getLastMajorCompactionTimestamp(name) > before && admin.getCompactionState(name) == CompactionState.NONE && tries > 10) return;
+    }
+    throw new Exception("no compaction of " + table);
+  }
+
+  /** What Phoenix's observers of flushes, compactions and store scanners do. */
+  private static void stores(String[] address) throws Exception {
+    Configuration configuration = HBaseConfiguration.create();
+    configuration.set("hbase.zookeeper.quorum", address[0]);
+    configuration.set("hbase.zookeeper.property.clientPort", address[1]);
+    try (org.apache.hadoop.hbase.client.Connection hbase = ConnectionFactory.createConnection(configuration); Admin admin = hbase.getAdmin()) {
+      run("CREATE TABLE fleeting (id INTEGER PRIMARY KEY, v VARCHAR) TTL = 3");
+      for (int at = 0; at < 10; at++) run("UPSERT INTO fleeting VALUES (" + at + ", 'v')");
+      Thread.sleep(4000);
+      ask("SELECT COUNT(*) FROM fleeting");
+      run("UPSERT INTO fleeting VALUES (100, 'young')");
+      say("cells after a compaction", () -> {
+        compact(admin, "FLEETING");
+        int rows = 0;
+        try (Table table = hbase.getTable(TableName.valueOf("FLEETING"));
+          ResultScanner scanner = table.getScanner(new Scan().setRaw(true).readAllVersions())) {
+          while (scanner.next() != null) rows++;
+        }
+        return rows <= 1;
+      });
+      run("UPSERT INTO customers (name, city) VALUES ('c1', 'elsewhere')");
+      run("DELETE FROM customers WHERE name = 'c2'");
+      say("compacted", () -> {
+        compact(admin, "CUSTOMERS");
+        return "done";
+      });
+      ask("SELECT name, city, zip FROM customers ORDER BY name");
+      run("ALTER TABLE orders SET GUIDE_POSTS_WIDTH = 2000");
+      run("UPDATE STATISTICS orders");
+      ask("SELECT PHYSICAL_NAME, COLUMN_FAMILY, COUNT(*), SUM(GUIDE_POSTS_ROW_COUNT) FROM SYSTEM.STATS GROUP BY PHYSICAL_NAME, COLUMN_FAMILY "
+        + "ORDER BY PHYSICAL_NAME");
+      run("UPSERT INTO orders (id, line, customer, amount) SELECT id + 2000, line, customer, amount FROM orders WHERE id < 1000");
+      say("compacted", () -> {
+        compact(admin, "ORDERS");
+        Thread.sleep(3000); // statistics are written behind the compaction
+        return "done";
+      });
+      ask("SELECT PHYSICAL_NAME, COLUMN_FAMILY, COUNT(*), SUM(GUIDE_POSTS_ROW_COUNT) FROM SYSTEM.STATS WHERE PHYSICAL_NAME = 'ORDERS' "
+        + "GROUP BY PHYSICAL_NAME, COLUMN_FAMILY");
+      ask("SELECT COUNT(*), SUM(amount) FROM orders");
+      ask("SELECT COUNT(*) FROM by_customer");
+    }
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -110,6 +176,7 @@ public class Phoenix {
     run("DROP VIEW large");
     run("DROP TABLE counters");
     ask("SELECT TABLE_NAME FROM SYSTEM.CATALOG WHERE COLUMN_NAME IS NULL AND COLUMN_FAMILY IS NULL AND TABLE_SCHEM IS NULL ORDER BY TABLE_NAME");
+    stores(address);
     connection.close();
     System.exit(0);
   }

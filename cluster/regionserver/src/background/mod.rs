@@ -86,8 +86,6 @@ pub(crate) struct Shared {
     pub(crate) request_rate: Arc<RequestRate>,
     pub(crate) online: Arc<OnlineSettings>,
     pub(crate) quotas: Arc<Quotas>,
-    /// Hears of flushes alone.
-    pub(crate) flush_listener: Arc<dyn StoreFileListener>,
 }
 
 /// All parts that work behind calls, and their threads.
@@ -121,11 +119,10 @@ impl Background {
         ));
         let listeners: [Arc<dyn StoreFileListener>; 3] =
             [prefetcher.clone(), splits.clone(), replica_refresher.clone()];
-        let of_flushes = listeners.iter().cloned().chain([shared.flush_listener.clone()]).collect();
         let listeners: StoreFileListeners = listeners.into();
         let writers = Arc::new(FileWriters::default());
         let compactions = Arc::new(new_compactions(shared, &writers, &listeners, settings));
-        let flusher = Arc::new(new_flusher(shared, &writers, &compactions, of_flushes, settings));
+        let flusher = Arc::new(new_flusher(shared, &writers, &compactions, listeners.clone(), settings));
         let memory_compactor =
             Arc::new(MemoryCompactor::new(shared.scanners.clone(), shared.counters.clone()));
         let write_monitor = WriteMonitor {

@@ -45,6 +45,7 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
     // Clients older than the flag mean one row when both bounds are the same.
     let one_row = !start_row.is_empty() && start_row == stop_row;
     let mut scan = Scan {
+        options: BTreeMap::new(),
         include_start_row: proto.include_start_row(),
         include_stop_row: proto.include_stop_row.unwrap_or(one_row),
         reversed: proto.reversed(),

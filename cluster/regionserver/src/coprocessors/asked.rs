@@ -9,7 +9,7 @@ use halcyon_cell::Cell;
 use halcyon_env::Mutex;
 use halcyon_proto::coprocessor::{Cells, Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
-use halcyon_region::{NextState, Nonce, ReadMode, RegionScanner, ScanLimits};
+use halcyon_region::{NextState, Nonce, ReadMode, RegionScanner, Scan, ScanLimits};
 use halcyon_rpc::RpcError;
 use prost::Message;
 
@@ -90,7 +90,7 @@ pub(super) fn serve(operation: &mut Operation, frame: Frame) -> Result<Frame, Rp
         online.coprocessors.clone().ok_or_else(|| invalid("the region has no coprocessors"))?;
     let method = frame.method.and_then(|method| Method::try_from(method).ok());
     match method {
-        Some(Method::ReadRow) => read_row(&online, &frame),
+        Some(Method::ReadRow) => read_row(operation, &online, &frame),
         Some(Method::OpenScan) => open_scan(operation, &online, &frame),
         Some(Method::NextRows) => next_rows(operation, &frame),
         Some(Method::CloseScan) => {
@@ -109,6 +109,9 @@ pub(super) fn serve(operation: &mut Operation, frame: Frame) -> Result<Frame, Rp
             Ok(frames::answer())
         }
         Some(Method::Counters) => Ok(counters(&online)),
+        Some(Method::NextCells) => {
+            Err(invalid("the scanner of a store gives cells only to the thread of its flush or compaction"))
+        }
         _ => Err(invalid(format!("the JVM of coprocessors asks for method {:?}", frame.method))),
     }
 }
@@ -117,16 +120,22 @@ fn decode<M: Message + Default>(what: &str, bytes: Option<&Bytes>) -> Result<M, 
     M::decode(bytes.cloned().unwrap_or_default()).map_err(|error| errors::undecodable(what, &error))
 }
 
-fn read_row(online: &OnlineRegion, frame: &Frame) -> Result<Frame, RpcError> {
+fn read_row(operation: &mut Operation, online: &OnlineRegion, frame: &Frame) -> Result<Frame, RpcError> {
     let get: pb::Get = decode("Get", frame.get.as_ref())?;
-    let cells = online.region.get(convert::get(&get)?, ReadMode::AnyDisk);
+    let options = operation.checked(frames::options(frame))?;
+    let cells = online.region.get(Scan { options, ..convert::get(&get)? }, ReadMode::AnyDisk);
     let cells = cells.map_err(|error| errors::to_rpc(&error))?;
     Ok(Frame { cells: vec![frames::cells_of(&cells)], ..frames::answer() })
 }
 
-fn open_scan(operation: &Operation, online: &Arc<OnlineRegion>, frame: &Frame) -> Result<Frame, RpcError> {
+fn open_scan(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    frame: &Frame,
+) -> Result<Frame, RpcError> {
     let scan: pb::Scan = decode("Scan", frame.scan.as_ref())?;
-    let scanner = online.region.scanner(convert::scan(&scan)?, ReadMode::AnyDisk);
+    let options = operation.checked(frames::options(frame))?;
+    let scanner = online.region.scanner(Scan { options, ..convert::scan(&scan)? }, ReadMode::AnyDisk);
     let scanner = scanner.map_err(|error| errors::to_rpc(&error))?;
     let scans = &operation.child.scans;
     let id = scans.next_id.fetch_add(1, Ordering::Relaxed) + 1;
@@ -224,12 +233,13 @@ fn lock_row(
 fn counters(online: &OnlineRegion) -> Frame {
     let (stats, size) = (online.region.stats(), online.region.memstore_size());
     let text = format!(
-        "{} {} {} {} {}",
+        "{} {} {} {} {} {}",
         stats.read_requests,
         stats.filtered_read_requests,
         stats.write_requests,
         size.data_bytes,
-        size.heap_bytes
+        size.heap_bytes,
+        online.region.smallest_read_point().get()
     );
     Frame { text: Some(text), ..frames::answer() }
 }

@@ -3,13 +3,16 @@
 //! Nothing that comes is trusted: lengths are compared with the limit before room is made, cells are parsed before they are
 //! used. A connection that carried something else is closed, and the JVM is killed.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use bytes::{Bytes, BytesMut};
 use halcyon_cell::Cell;
-use halcyon_proto::coprocessor::{Cells, Failure, Frame, Method, frame};
+use halcyon_proto::coprocessor::{Cells, Failure, FamilyOptions, Frame, Method, frame};
+use halcyon_region::ScanOptions;
 use halcyon_rpc::RpcError;
+use halcyon_schema::KeepDeleted;
 use prost::Message;
 
 /// Why a connection is of no use any more.
@@ -116,7 +119,48 @@ pub(super) fn to_rpc(failure: &Failure) -> RpcError {
 }
 
 pub(super) fn cells_of<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Cells {
-    Cells { cell: cells.into_iter().map(|cell| cell.bytes().clone()).collect(), partial: None }
+    Cells { cell: cells.into_iter().map(|cell| cell.bytes().clone()).collect(), ..Cells::default() }
+}
+
+/// With their sequence ids.
+pub(super) fn cells_with_seqs(cells: &[Cell]) -> Cells {
+    Cells { seq: cells.iter().map(Cell::seq).collect(), ..cells_of(cells) }
+}
+
+/// Cells that came with their sequence ids.
+pub(super) fn parse_with_seqs(frame: &Frame) -> Result<Vec<Cell>, Broken> {
+    let Some(cells) = frame.cells.first() else { return Ok(Vec::new()) };
+    if cells.seq.len() != cells.cell.len() {
+        return Err(Broken::Garbage(format!(
+            "{} sequence ids of {} cells",
+            cells.seq.len(),
+            cells.cell.len()
+        )));
+    }
+    let parsed = parse(&cells.cell)?;
+    Ok(parsed.into_iter().zip(&cells.seq).map(|(cell, &seq)| cell.with_seq(seq)).collect())
+}
+
+/// What families keep, as the JVM says.
+pub(super) fn options(frame: &Frame) -> Result<BTreeMap<Bytes, ScanOptions>, Broken> {
+    let parse = |options: &FamilyOptions| {
+        let keep_deleted = match options.keep_deleted.as_str() {
+            "TRUE" => KeepDeleted::True,
+            "TTL" => KeepDeleted::Ttl,
+            "FALSE" => KeepDeleted::False,
+            other => return Err(Broken::Garbage(format!("deleted cells kept: {other}"))),
+        };
+        let milliseconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let scan = ScanOptions {
+            max_versions: options.max_versions,
+            min_versions: options.min_versions,
+            ttl_ms: options.ttl_ms.map(milliseconds),
+            keep_deleted,
+            purge_deletes_after_ms: milliseconds(options.purge_deletes_after_ms),
+        };
+        Ok((options.family.clone(), scan))
+    };
+    frame.options.iter().map(parse).collect()
 }
 
 /// Cells that came. *Garbage* if one is none.

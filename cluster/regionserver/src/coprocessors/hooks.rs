@@ -23,7 +23,14 @@ impl Hooks {
     pub const PRE_SCANNER_OPEN: Hooks = Hooks(1 << 11);
     /// Hooks that see the scanner or its results.
     pub const SCANNER: Hooks = Hooks(1 << 12);
+    /// Before and after a flush of the region.
     pub const FLUSH: Hooks = Hooks(1 << 13);
+    /// What a flush writes of a family: `preFlushScannerOpen`, and `preFlush` and `postFlush` with a store.
+    pub const STORE_FLUSH: Hooks = Hooks(1 << 14);
+    /// What a compaction writes: `preCompactScannerOpen`, `preCompact`, `postCompact`.
+    pub const STORE_COMPACT: Hooks = Hooks(1 << 15);
+    /// What families keep for a read: `preStoreScannerOpen`.
+    pub const STORE_SCANNER: Hooks = Hooks(1 << 16);
 
     pub const WRITE: Hooks =
         Hooks(Self::PRE_MUTATE.0 | Self::PRE_BATCH.0 | Self::POST_BATCH.0 | Self::POST_MUTATE.0);

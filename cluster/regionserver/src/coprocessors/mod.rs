@@ -8,6 +8,7 @@
 //! hooks.rs       which hooks cost a call
 //! write.rs       mutations with their hooks          row_locks.rs   locks that a hook may hold
 //! read.rs        gets                                scans.rs       scanners that are objects of the JVM
+//! store_hooks.rs flushes and compactions
 //! ```
 //!
 //! A region has coprocessors if its table or a property names a class that is not built in (`CoprocessorSettings::hosted`). Then
@@ -24,6 +25,7 @@ mod operation;
 mod read;
 mod row_locks;
 mod scans;
+mod store_hooks;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -32,7 +34,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, Mutex, RwLock, spawn_thread, vitals};
+use halcyon_env::{Env, Mutex, RwLock, vitals};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, Terms};
@@ -42,7 +44,6 @@ use prost::Message;
 pub use jvm::JvmSurroundings;
 
 use crate::RegionServer;
-use crate::background::listener::StoreFileListener;
 use crate::calls::pool::{DiskPool, PoolLimits};
 use crate::lifecycle::Lifecycle;
 use crate::regions::region_table::OnlineRegion;
@@ -53,9 +54,6 @@ pub(crate) use operation::Operation;
 pub(crate) use read::get;
 pub(crate) use scans::{HostedLimits, Opened, next, open};
 pub(crate) use write::{Asked, check_and_mutate, mutate};
-
-/// Notes about flushes and compactions that wait for the JVM at most; more are dropped.
-const NOTES_MAX: usize = 64;
 
 /// A frame from its bytes, and the cells of its results; the error says what is wrong. For tests of the decoder.
 pub fn decode_coprocessor_frame(bytes: Bytes) -> std::result::Result<usize, String> {
@@ -94,7 +92,6 @@ pub(crate) struct Coprocessors {
     /// A region with coprocessors was opened.
     used: AtomicBool,
     regions: RwLock<HashMap<u64, Weak<OnlineRegion>>>,
-    notes_count: AtomicU64,
     /// Tables whose classes override hooks that are not called; one warning for each is enough.
     warned: Mutex<HashSet<String>>,
 }
@@ -114,7 +111,6 @@ impl Coprocessors {
             numbers: AtomicU64::new(0),
             used: AtomicBool::new(false),
             regions: RwLock::default(),
-            notes_count: AtomicU64::new(0),
             warned: Mutex::default(),
         }
     }
@@ -177,16 +173,6 @@ fn schema(table: &TableDescriptor) -> Bytes {
     Bytes::from(message.encode_to_vec())
 }
 
-impl StoreFileListener for Jvm {
-    fn store_files_changed(&self, online: &Arc<OnlineRegion>) {
-        if online.is_hosted()
-            && let Some(server) = self.server()
-        {
-            server.note_flush(online);
-        }
-    }
-}
-
 impl RegionServer {
     /// Starts the JVM of coprocessors, if the settings ask for one. To be called once, before regions are opened.
     pub fn host_coprocessors(self: &Arc<Self>, surroundings: JvmSurroundings) -> std::io::Result<()> {
@@ -238,6 +224,35 @@ impl RegionServer {
         }
     }
 
+    /// Flushes and compactions of the region ask its coprocessors from now on.
+    pub(crate) fn hook_stores(&self, online: &Arc<OnlineRegion>) {
+        if online.is_hosted() && !online.region.is_secondary() {
+            let hooks = store_hooks::HostedStores::new(&self.coprocessors.jvm, online);
+            online.region.set_store_hooks(Arc::new(hooks));
+        }
+    }
+
+    /// Tells coprocessors that their region is about to be closed: its last flush still has their hooks. *Blocking*.
+    pub(crate) fn announce_close(&self, online: &Arc<OnlineRegion>, abort: bool) {
+        let Some(coprocessors) = &online.coprocessors else { return };
+        let Some(mut operation) = self.operation_of(coprocessors) else { return };
+        let frame = Frame { flag: Some(abort), ..frames::call(Method::PreClose, coprocessors.number) };
+        if let Err(error) = vitals::outside(|| operation.call(frame)) {
+            tracing::warn!(region = online.region.info().encoded_name(), %error, "preClose has failed");
+        }
+    }
+
+    /// If the JVM that runs has the region.
+    fn operation_of(&self, coprocessors: &RegionCoprocessors) -> Option<Operation> {
+        let generation = coprocessors.generation.load(Ordering::Acquire);
+        if generation == 0 || self.coprocessors.jvm.pid().is_none() {
+            return None;
+        }
+        let server = self.coprocessors.jvm.server()?;
+        let operation = Operation::connect(&server).ok()?;
+        (operation.child.generation == generation).then_some(operation)
+    }
+
     /// Tells coprocessors that their region is closed. What they say to that changes nothing. *Blocking*.
     pub(crate) fn unload_coprocessors(&self, online: &Arc<OnlineRegion>, abort: bool) {
         // Each call of the JVM has a limit.
@@ -245,18 +260,9 @@ impl RegionServer {
     }
 
     fn unload(&self, online: &Arc<OnlineRegion>, abort: bool) {
-        let (Some(coprocessors), Some(server)) = (&online.coprocessors, self.coprocessors.jvm.server())
-        else {
-            return;
-        };
-        if coprocessors.only_filters && coprocessors.generation.load(Ordering::Acquire) == 0 {
-            return; // the JVM never knew it
-        }
+        let Some(coprocessors) = &online.coprocessors else { return };
         self.coprocessors.scans.region_closing(online);
-        if self.coprocessors.jvm.pid().is_some()
-            && let Ok(mut operation) = Operation::connect(&server)
-            && coprocessors.generation.load(Ordering::Acquire) == operation.child.generation
-        {
+        if let Some(mut operation) = self.operation_of(coprocessors) {
             operation.child.scans.close_region(online);
             let frame = Frame { flag: Some(abort), ..frames::call(Method::Unload, coprocessors.number) };
             if let Err(error) = operation.call(frame) {
@@ -264,35 +270,6 @@ impl RegionServer {
             }
         }
         self.coprocessors.regions.write().remove(&coprocessors.number);
-    }
-
-    /// Tells coprocessors of a flush that has happened. Nobody waits for them.
-    pub(crate) fn note_flush(self: &Arc<Self>, online: &Arc<OnlineRegion>) {
-        let Some(coprocessors) = &online.coprocessors else { return };
-        let hooks = hooks::Hooks(coprocessors.hooks.load(Ordering::Acquire));
-        if !hooks.any(hooks::Hooks::FLUSH) {
-            return;
-        }
-        if self.coprocessors.notes_count.fetch_add(1, Ordering::AcqRel) >= NOTES_MAX as u64 {
-            self.coprocessors.notes_count.fetch_sub(1, Ordering::AcqRel);
-            return;
-        }
-        let (server, online) = (self.clone(), online.clone());
-        let told = spawn_thread("coprocessor-note", move || {
-            for text in ["preFlush", "postFlush"] {
-                let noted = Operation::begin(&server, &online, None).and_then(|mut operation| {
-                    let number = online.coprocessors.as_ref().map_or(0, |coprocessors| coprocessors.number);
-                    operation.call(Frame { text: Some(text.into()), ..frames::call(Method::Note, number) })
-                });
-                if let Err(error) = noted {
-                    tracing::warn!(%error, text, "a hook has failed");
-                }
-            }
-            server.coprocessors.notes_count.fetch_sub(1, Ordering::AcqRel);
-        });
-        if told.is_err() {
-            self.coprocessors.notes_count.fetch_sub(1, Ordering::AcqRel);
-        }
     }
 
     /// Calls an endpoint (`HRegion.execService`). *Blocking*.

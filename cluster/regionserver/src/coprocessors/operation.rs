@@ -24,6 +24,9 @@ use crate::regions::region_table::OnlineRegion;
 /// How long a row is waited for (HBase: `hbase.rowlock.wait.duration`).
 const ROW_LOCK_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Answers a call for cells of the flush or compaction that the JVM looks at.
+pub(super) type Feed<'a> = dyn FnMut(&Frame) -> Result<Frame, RpcError> + 'a;
+
 /// See the head of the file. *Thread safety*: of one thread. Dropped, it gives back its row locks and its connection.
 pub(crate) struct Operation {
     pub(super) server: Arc<RegionServer>,
@@ -114,14 +117,23 @@ impl Operation {
     }
 
     /// Calls the JVM and serves what it asks meanwhile. *Blocking*.
-    pub(super) fn call(&mut self, mut frame: Frame) -> Result<Frame, RpcError> {
+    pub(super) fn call(&mut self, frame: Frame) -> Result<Frame, RpcError> {
+        self.call_feeding(frame, None)
+    }
+
+    /// As `call`; `feed` gives the cells that the JVM asks for.
+    pub(super) fn call_feeding(
+        &mut self,
+        mut frame: Frame,
+        mut feed: Option<&mut Feed<'_>>,
+    ) -> Result<Frame, RpcError> {
         frame.caller = self.caller.take();
         self.write(&frame)?;
         loop {
             let frame = self.read()?;
             match frame::Kind::try_from(frame.kind) {
                 Ok(frame::Kind::Answer) => return Ok(frame),
-                Ok(frame::Kind::Call) => self.serve(frame)?,
+                Ok(frame::Kind::Call) => self.serve(frame, feed.as_deref_mut())?,
                 _ => {
                     let failure = frame.failure.expect("looked at by frames::decode");
                     let error = frames::to_rpc(&failure);
@@ -138,8 +150,18 @@ impl Operation {
         }
     }
 
-    fn serve(&mut self, frame: Frame) -> Result<(), RpcError> {
-        let answer = asked::serve(self, frame).unwrap_or_else(|error| frames::failure(&error));
+    /// The time for calls begins anew: what it belongs to may take longer than one call.
+    pub(super) fn begin_call(&mut self) {
+        let time_ns = self.jvm.settings.call_timeout.as_nanos() as u64;
+        self.deadline_ns = Some(self.jvm.now_ns() + time_ns);
+    }
+
+    fn serve(&mut self, frame: Frame, feed: Option<&mut Feed<'_>>) -> Result<(), RpcError> {
+        let answer = match feed {
+            Some(feed) if frame.method == Some(Method::NextCells as i32) => feed(&frame),
+            _ => asked::serve(self, frame),
+        };
+        let answer = answer.unwrap_or_else(|error| frames::failure(&error));
         match self.write(&answer) {
             Err(error) if self.stream.is_some() => self.write(&frames::failure(&error)),
             written => written,
@@ -266,7 +288,7 @@ pub(super) fn serve_side(jvm: &Arc<Jvm>, child: &Arc<Child>, stream: UnixStream)
     loop {
         let Some(stream) = operation.stream.as_mut() else { return };
         let Ok(frame) = frames::read(stream, jvm.settings.frame_bytes_max) else { return };
-        if frame.kind != frame::Kind::Call as i32 || operation.serve(frame).is_err() {
+        if frame.kind != frame::Kind::Call as i32 || operation.serve(frame, None).is_err() {
             return;
         }
     }

@@ -54,7 +54,13 @@ pub(crate) fn get(
             get = pb::Get::decode(changed.clone()).map_err(|error| errors::undecodable("Get", &error))?;
         }
     }
-    let cells = online.region.get(convert::get(&get)?, ReadMode::AnyDisk);
+    let mut scan = convert::get(&get)?;
+    if hooks.any(Hooks::STORE_SCANNER) {
+        let frame = Frame { get: sent(&get), ..frames::call(Method::ReadOptions, number) };
+        let answer = operation.call(frame)?;
+        scan.options = operation.checked(frames::options(&answer))?;
+    }
+    let cells = online.region.get(scan, ReadMode::AnyDisk);
     let cells = cells.map_err(|error| errors::to_rpc(&error))?;
     let post_exists = asks_existence && hooks.any(Hooks::POST_EXISTS);
     if !hooks.any(Hooks::POST_GET) && !post_exists {

@@ -169,7 +169,7 @@ pub(crate) fn open(
     let hooks = operation.hooks(&coprocessors);
     let sent = Some(Bytes::from(scan.encode_to_vec()));
     let is_foreign = scan.filter.is_some() && convert::scan(scan).is_err();
-    if !hooks.any(Hooks::SCANNER) && !is_foreign {
+    if !hooks.any(Hooks::SCANNER.or(Hooks::STORE_SCANNER)) && !is_foreign {
         if !hooks.any(Hooks::PRE_SCANNER_OPEN) {
             return Ok(Opened::Own(Box::new(scan.clone())));
         }

@@ -68,9 +68,17 @@ impl RegionResources {
 
     /// Opens a region of the server's root directory. *Blocking*. Invalid if the table has files that are not read here: no client
     /// is to read a wrong cell.
-    pub(crate) fn open(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<Arc<Region>> {
+    /// `is_hosted`: coprocessors will be asked what its flushes and compactions keep.
+    pub(crate) fn open(
+        &self,
+        info: &RegionInfo,
+        table: &Arc<TableDescriptor>,
+        is_hosted: bool,
+    ) -> Result<Arc<Region>> {
         table.check_files()?;
-        self.open_below(&self.root, info, table)
+        let mut services = self.services(info)?;
+        services.settings.is_hosted = is_hosted;
+        open_with(services, &self.root, info, table)
     }
 
     /// Opens a region of any root directory. *Blocking*.
@@ -81,7 +89,16 @@ impl RegionResources {
         table: &Arc<TableDescriptor>,
     ) -> Result<Arc<Region>> {
         let services = RegionServices { wal_root: self.wal_root_of(root)?, ..self.services(info)? };
-        let open = if info.is_secondary() { Region::open_secondary } else { Region::open };
-        open(services, root, info.clone(), Arc::clone(table))
+        open_with(services, root, info, table)
     }
+}
+
+fn open_with(
+    services: RegionServices,
+    root: &Path,
+    info: &RegionInfo,
+    table: &Arc<TableDescriptor>,
+) -> Result<Arc<Region>> {
+    let open = if info.is_secondary() { Region::open_secondary } else { Region::open };
+    open(services, root, info.clone(), Arc::clone(table))
 }

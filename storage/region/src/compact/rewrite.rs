@@ -15,11 +15,11 @@ use halcyon_schema::mob::MOB_FILE_REFS;
 use super::CompactionControl;
 use super::state::{Drops, Selection};
 use crate::mob::{MobOutputs, MobRewriter};
-use crate::new_files::visit_cells;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;
 use crate::store::{Outputs, Store, StoreFile, Written, WrittenBy};
+use crate::store_hooks::{Hooked, Stage, Walk};
 
 /// Bytes of cells between two questions whether the compaction goes on. HBase asks every 10 MB
 /// (`hbase.hstore.close.check.interval`).
@@ -37,6 +37,7 @@ impl Region {
         inputs: &[Arc<StoreFile>],
         selection: &Selection,
         by_user: bool,
+        hooked: &mut Hooked,
         control: &mut dyn CompactionControl,
     ) -> Result<(Written, MobRewriter)> {
         let now_ms = self.services.env.clock.now_ms();
@@ -55,12 +56,13 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
-        let keep_above = self.read_points.keep_above();
+        let keep_above = hooked.keep_above(self.read_points.keep_above());
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
+        let keeping = hooked.keeping(store);
         let matcher = match &selection.drops {
-            Drops::Nothing => Matcher::minor(store.keeping, now_ms),
-            Drops::Everything => Matcher::major(store.keeping, earliest, now_ms),
-            Drops::Rows(span) => Matcher::major_within(span.clone(), store.keeping, earliest, now_ms),
+            Drops::Nothing => Matcher::minor(keeping, now_ms),
+            Drops::Everything => Matcher::major(keeping, earliest, now_ms),
+            Drops::Rows(span) => Matcher::major_within(span.clone(), keeping, earliest, now_ms),
         };
         let mut matcher = matcher.keeping_above(keep_above);
         let by = written_by(selection.all);
@@ -71,7 +73,14 @@ impl Region {
         let mut outputs = Outputs::new(target, selection.cut.clone());
         let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
         let (mut looked_at_bytes, mut looked_at_cells, mut written_bytes) = (0, 0, 0);
-        visit_cells(&mut heap, &mut matcher, &left_out, |cell, kept| {
+        let family = store.family.name();
+        let walk = Walk { heap: &mut heap, matcher: &mut matcher, left_out: &left_out, family };
+        self.write_through(hooked, newest, walk, &mut |cell, stage| {
+            let len = cell.bytes().len() as u64;
+            let Stage::Seen { kept } = stage else {
+                written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
+                return Ok(());
+            };
             invariant!(
                 SeqId::new(cell.seq()) <= newest,
                 "{cell:?} is newer than what its file says of itself, {newest}"
@@ -80,15 +89,11 @@ impl Region {
                 kept || keep_above.sees(SeqId::new(cell.seq())) || !cell.cell_type().is_delete(),
                 "{cell:?} is dropped, and cells that a scanner at {keep_above} may not see any more come back"
             );
-            let len = cell.bytes().len() as u64;
             looked_at_bytes += len;
             looked_at_cells += 1;
             outputs.note_visited();
             if !kept && !store.mob.is_on() {
                 left_out.note(cell); // with MOB it may be a reference
-            }
-            if kept {
-                written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
             }
             if looked_at_bytes < BYTES_BETWEEN_QUESTIONS {
                 return Ok(());

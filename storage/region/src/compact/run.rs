@@ -20,6 +20,7 @@ use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::mob::MobRewriter;
 use crate::region::Region;
 use crate::store::{Commit, Store, StoreFile, Stripes, Written};
+use crate::store_hooks::RewriteKind;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionOutcome {
@@ -188,10 +189,13 @@ impl Region {
         control: &mut dyn CompactionControl,
     ) -> Result<CompactionOutcome> {
         let inputs: Vec<Arc<StoreFile>> = selection.files.iter().map(|&at| files[at].clone()).collect();
-        let (written, mut mobs) = self.rewrite(store, &inputs, selection, by_user, control)?;
+        let mut hooked = self
+            .begin_rewrite(store, RewriteKind::Compaction { all: selection.all, major: selection.major })?;
+        let (written, mut mobs) = self.rewrite(store, &inputs, selection, by_user, &mut hooked, control)?;
         let files = self.replace(store, &inputs, &written, &mut mobs, selection.all)?;
         written.check(&files);
         mobs.count();
+        hooked.end(&files);
         let bytes_written = files.iter().map(|file| file.len_bytes).sum();
         Ok(CompactionOutcome {
             compacted_files: inputs.len(),

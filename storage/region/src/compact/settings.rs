@@ -89,6 +89,9 @@ pub struct CompactionSettings {
     /// Whether files whose cells have all expired are removed without being read
     /// (`hbase.store.delete.expired.storefile`).
     pub delete_expired_files: bool,
+    /// Major compactions keep delete markers that are not older, in milliseconds; 0: none
+    /// (`hbase.hstore.time.to.purge.deletes`).
+    pub purge_deletes_after_ms: i64,
     pub date_tiered: DateTieredSettings,
     pub stripes: StripeSettings,
 }
@@ -111,6 +114,7 @@ impl Default for CompactionSettings {
             major_period_ms: 7 * 24 * 3_600_000,
             major_jitter: 0.5,
             delete_expired_files: true,
+            purge_deletes_after_ms: 0,
             date_tiered: DateTieredSettings {
                 file_age_max_ms: i64::MAX,
                 incoming_files_min: 6,
@@ -162,6 +166,8 @@ const SETTINGS: &[Section<CompactionSettings>] = &[Section {
             "Part of that time by which it varies from store to store.";
         Online, "hbase.store.delete.expired.storefile", "true, false", Flag, delete_expired_files,
             "Whether files whose cells have all expired are removed unread.";
+        Online, "hbase.hstore.time.to.purge.deletes", "ms", Number, purge_deletes_after_ms,
+            "Major compactions keep delete markers that are not older.";
         Online, "hbase.hstore.compaction.date.tiered.max.storefile.age.millis", "ms", Number,
             date_tiered.file_age_max_ms, "Older files take no part in minor compactions.";
         Online, "hbase.hstore.compaction.date.tiered.incoming.window.min", "files", Number,

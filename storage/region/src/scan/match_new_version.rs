@@ -90,6 +90,9 @@ impl Matcher {
         let timestamp = cell.timestamp();
         let stays = self.marker_stays(timestamp);
         self.versions().add(cell, stays);
+        if self.is_too_young_to_purge(timestamp) {
+            return MatchCode::Include;
+        }
         if !stays {
             return MatchCode::Skip;
         }

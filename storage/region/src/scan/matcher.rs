@@ -468,6 +468,9 @@ impl Matcher {
     fn match_major(&mut self, cell: CellRef<'_>, timestamp: i64, earliest_put: i64) -> MatchCode {
         if cell.cell_type().is_delete() {
             self.track_delete(cell);
+            if self.is_too_young_to_purge(timestamp) {
+                return MatchCode::Include;
+            }
             if !self.marker_stays(timestamp) {
                 return MatchCode::Skip;
             }
@@ -485,6 +488,12 @@ impl Matcher {
         if !self.marker_stays(cell.timestamp()) {
             self.deletes.add(cell);
         }
+    }
+
+    /// Whether a major compaction leaves a marker for a later one (`DropDeletesCompactionScanQueryMatcher.tryDropDelete`).
+    pub(super) fn is_too_young_to_purge(&self, timestamp: i64) -> bool {
+        let age_ms = self.keeping.purge_deletes_after_ms;
+        age_ms > 0 && self.now_ms.saturating_sub(timestamp) <= age_ms
     }
 
     /// Whether a major compaction keeps a marker, and a minor one what it hides.

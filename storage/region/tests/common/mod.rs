@@ -29,6 +29,8 @@ pub struct Bench {
     pub region: Arc<Region>,
     pub cache: Arc<BlockCache>,
     pub chunks: Arc<ChunkPool>,
+    /// The next opening waits for coprocessors.
+    pub is_hosted: bool,
     incarnation: u32,
 }
 
@@ -133,8 +135,8 @@ impl Bench {
         let table = table(families);
         let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
         let cache = new_cache();
-        let (wal, region, chunks) = open(&fs, &clock, &table, &info, &cache, 1)?;
-        Ok(Bench { fs, clock, table, info, wal, region, cache, chunks, incarnation: 1 })
+        let (wal, region, chunks) = open(&fs, &clock, &table, &info, &cache, 1, false)?;
+        Ok(Bench { fs, clock, table, info, wal, region, cache, chunks, is_hosted: false, incarnation: 1 })
     }
 
     pub fn env(&self) -> Env {
@@ -166,6 +168,7 @@ impl Bench {
             region: self.region.clone(),
             cache: new_cache(),
             chunks: self.chunks.clone(),
+            is_hosted: self.is_hosted,
             incarnation: self.incarnation + OTHER_SERVER,
         }
     }
@@ -177,8 +180,15 @@ impl Bench {
 
     fn open_again(&mut self) -> Result<()> {
         self.incarnation += 1;
-        (self.wal, self.region, self.chunks) =
-            open(&self.fs, &self.clock, &self.table, &self.info, &self.cache, self.incarnation)?;
+        (self.wal, self.region, self.chunks) = open(
+            &self.fs,
+            &self.clock,
+            &self.table,
+            &self.info,
+            &self.cache,
+            self.incarnation,
+            self.is_hosted,
+        )?;
         Ok(())
     }
 
@@ -261,6 +271,7 @@ fn open(
     info: &RegionInfo,
     cache: &Arc<BlockCache>,
     incarnation: u32,
+    is_hosted: bool,
 ) -> Result<Opened> {
     let env = env_of(fs, clock);
     let wals = root().join("WALs");
@@ -288,7 +299,7 @@ fn open(
         cache: cache.clone(),
         mob_files: MobFileCache::new(1000, 0.5),
         chunks: chunks.clone(),
-        settings: settings(),
+        settings: RegionSettings { is_hosted, ..settings() },
         wal_root: None,
     };
     let region = Region::open(services, Path::new("/root"), info.clone(), table.clone())?;

@@ -35,6 +35,7 @@ public final class Frame {
   public boolean flag, more, partials;
   public String text, service;
   public final List<String[]> properties = new ArrayList<>();
+  public final List<FamilyOptions> options = new ArrayList<>();
   public Failure failure;
   /** Null: the call belongs to the same operation as the one before. */
   public Caller caller;
@@ -118,6 +119,8 @@ public final class Frame {
   public static final class Cells {
     public final List<Cell> list = new ArrayList<>();
     public boolean partial;
+    /** The sequence ids are sent as well. */
+    public boolean hasSequenceIds;
 
     public static Cells of(List<? extends Cell> cells) {
       Cells of = new Cells();
@@ -129,19 +132,48 @@ public final class Frame {
       return encode(out -> {
         for (Cell cell : list) out.writeByteArray(1, keyValue(cell));
         if (partial) out.writeBool(2, true);
+        if (hasSequenceIds && !list.isEmpty()) out.writeByteArray(3, encode(ids -> {
+          for (Cell cell : list) ids.writeUInt64NoTag(cell.getSequenceId());
+        }));
       });
     }
 
     static Cells read(byte[] bytes) throws IOException {
       Cells cells = new Cells();
+      byte[][] ids = { null };
       fields(bytes, (field, in) -> {
         switch (field) {
           case 1: cells.list.add(new KeyValue(in.readByteArray())); return true;
           case 2: cells.partial = in.readBool(); return true;
+          case 3: ids[0] = in.readByteArray(); return true;
           default: return false;
         }
       });
+      if (ids[0] != null) {
+        CodedInputStream in = CodedInputStream.newInstance(ids[0]);
+        for (Cell cell : cells.list) ((KeyValue) cell).setSequenceId(in.readUInt64());
+      }
       return cells;
+    }
+  }
+
+  /** What a family keeps (ScanOptions). */
+  public static final class FamilyOptions {
+    public byte[] family;
+    public int maxVersions, minVersions;
+    /** Long.MAX_VALUE: for ever. */
+    public long ttlMs, purgeDeletesAfterMs;
+    public String keepDeleted;
+
+    byte[] bytes() throws IOException {
+      return encode(out -> {
+        out.writeByteArray(1, family);
+        out.writeUInt32(2, maxVersions);
+        out.writeUInt32(3, minVersions);
+        if (ttlMs != Long.MAX_VALUE) out.writeUInt64(4, ttlMs);
+        out.writeString(5, keepDeleted);
+        out.writeUInt64(6, purgeDeletesAfterMs);
+      });
     }
   }
 
@@ -256,6 +288,7 @@ public final class Frame {
       if (nonce != 0) out.writeUInt64(24, nonce);
       if (readPoint != 0) out.writeUInt64(25, readPoint);
       if (cursor != null) out.writeByteArray(29, cursor);
+      for (FamilyOptions family : options) out.writeByteArray(30, family.bytes());
     });
   }
 

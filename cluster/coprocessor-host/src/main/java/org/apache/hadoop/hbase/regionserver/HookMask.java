@@ -1,6 +1,7 @@
 package org.apache.hadoop.hbase.regionserver;
 
 import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -10,7 +11,8 @@ import org.apache.hadoop.hbase.coprocessor.RegionObserver;
 final class HookMask {
   static final long PRE_GET = 1, POST_GET = 1 << 1, PRE_EXISTS = 1 << 2, POST_EXISTS = 1 << 3, PRE_MUTATE = 1 << 4, PRE_BATCH = 1 << 5,
     POST_BATCH = 1 << 6, POST_MUTATE = 1 << 7, PRE_CHECK = 1 << 8, PRE_CHECK_LOCKED = 1 << 9, POST_CHECK = 1 << 10,
-    PRE_SCANNER_OPEN = 1 << 11, SCANNER = 1 << 12, FLUSH = 1 << 13;
+    PRE_SCANNER_OPEN = 1 << 11, SCANNER = 1 << 12, FLUSH = 1 << 13, STORE_FLUSH = 1 << 14, STORE_COMPACT = 1 << 15,
+    STORE_SCANNER = 1 << 16;
   static final long AFTER_WRITE = POST_BATCH | POST_MUTATE;
 
   private static final Map<String, Long> BITS = Map.ofEntries(
@@ -30,7 +32,9 @@ final class HookMask {
     Map.entry("preScannerOpen", PRE_SCANNER_OPEN),
     Map.entry("postScannerOpen", SCANNER), Map.entry("preScannerNext", SCANNER), Map.entry("postScannerNext", SCANNER),
     Map.entry("postScannerFilterRow", SCANNER), Map.entry("preScannerClose", SCANNER), Map.entry("postScannerClose", SCANNER),
-    Map.entry("preFlush", FLUSH), Map.entry("postFlush", FLUSH));
+    Map.entry("preFlush", FLUSH), Map.entry("postFlush", FLUSH), Map.entry("preFlushScannerOpen", STORE_FLUSH),
+    Map.entry("preCompactScannerOpen", STORE_COMPACT), Map.entry("preCompact", STORE_COMPACT), Map.entry("postCompact", STORE_COMPACT),
+    Map.entry("preStoreScannerOpen", STORE_SCANNER));
 
   /** Called without a bit. */
   private static final Set<String> WITHOUT_BIT = Set.of("preOpen", "postOpen", "preClose", "postClose");
@@ -42,7 +46,10 @@ final class HookMask {
     long mask = 0;
     for (Method method : observer.getClass().getMethods()) {
       Long bit = BITS.get(method.getName());
-      if (bit != null && method.getDeclaringClass() != RegionObserver.class) mask |= bit;
+      if (bit == null || method.getDeclaringClass() == RegionObserver.class) continue;
+      // Two hooks have each of these names: that of a region, and that of a store.
+      boolean ofStore = bit == FLUSH && Arrays.asList(method.getParameterTypes()).contains(Store.class);
+      mask |= ofStore ? STORE_FLUSH : bit;
     }
     return mask;
   }
@@ -53,8 +60,6 @@ final class HookMask {
     for (Method method : RegionObserver.class.getMethods()) known.add(method.getName());
     known.removeAll(BITS.keySet());
     known.removeAll(WITHOUT_BIT);
-    known.add("preCompact");
-    known.add("postCompact");
     Set<String> uncalled = new TreeSet<>();
     for (Method method : observer.getClass().getMethods()) {
       if (known.contains(method.getName()) && method.getDeclaringClass() != RegionObserver.class) uncalled.add(method.getName());

@@ -35,6 +35,7 @@ final class RemoteScanner extends RegionScannerImpl {
   private static final long PACKET_BYTES = 256 << 10;
   private static final String OWN_FILTERS = "org.apache.hadoop.hbase.filter.";
 
+  private final ServedRegion served;
   private final long number;
   /** As the client asked for it, with the read point of the first opening. */
   private final Scan scan;
@@ -65,6 +66,7 @@ final class RemoteScanner extends RegionScannerImpl {
 
   private RemoteScanner(ServedRegion region, long number, Scan asked, Filter foreign) throws IOException {
     super(withoutStores(asked), null, region, 0, 0);
+    this.served = region;
     this.number = number;
     this.batch = asked.getBatch();
     this.filter = foreign == null ? null : new FilterWrapper(foreign);
@@ -113,6 +115,7 @@ final class RemoteScanner extends RegionScannerImpl {
   private long begin(Scan from) throws IOException {
     Frame call = Frame.call(Methods.OPEN_SCAN, number);
     call.scan = ProtobufUtil.toScan(from).toByteArray();
+    served.addOptions(scan, call);
     Frame answer = Lane.current().call(call);
     id = answer.scanner;
     return answer.readPoint;

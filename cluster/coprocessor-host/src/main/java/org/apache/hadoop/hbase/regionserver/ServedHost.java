@@ -36,6 +36,7 @@ public final class ServedHost extends RegionCoprocessorHost {
   private final long hooks;
   private final Set<String> uncalled = new TreeSet<>();
   private final ConcurrentHashMap<Long, ServedScan> scanners = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<Long, StoreJob> jobs = new ConcurrentHashMap<>();
   private final AtomicLong scannerIds = new AtomicLong();
 
   public ServedHost(ServedRegion region, RegionServerServices services, Configuration configuration) {
@@ -66,7 +67,13 @@ public final class ServedHost extends RegionCoprocessorHost {
 
   public Frame dispatch(Frame call, CallState state) throws Exception {
     switch (call.method) {
+      case Methods.PRE_CLOSE: return announceClose(call);
       case Methods.UNLOAD: return unload(call);
+      case Methods.STORE_BEGIN: return beginJob(call);
+      case Methods.STORE_OPEN: return job(call).open();
+      case Methods.STORE_NEXT: return job(call).next(call);
+      case Methods.STORE_END: return endJob(call);
+      case Methods.READ_OPTIONS: return readOptions(call);
       case Methods.EXECUTE: return execute(call);
       case Methods.PRE_GET: return preGet(call);
       case Methods.POST_GET: return postGet(call);
@@ -86,16 +93,17 @@ public final class ServedHost extends RegionCoprocessorHost {
     }
   }
 
-  private Frame unload(Frame call) throws IOException {
+  private Frame announceClose(Frame call) throws IOException {
     for (Long id : scanners.keySet()) {
       ServedScan scan = scanners.remove(id);
       if (scan != null) scan.scanner.close();
     }
-    try {
-      preClose(call.flag);
-    } finally {
-      postClose(call.flag); // also ends the environments
-    }
+    preClose(call.flag);
+    return Frame.answer();
+  }
+
+  private Frame unload(Frame call) {
+    postClose(call.flag); // also ends the environments
     return Frame.answer();
   }
 
@@ -277,6 +285,36 @@ public final class ServedHost extends RegionCoprocessorHost {
     scan.scanner.close();
     postScannerClose(scan.scanner);
     return Frame.answer();
+  }
+
+  // Flushes, compactions, and what families keep
+
+  private Frame beginJob(Frame call) throws IOException {
+    long id = scannerIds.incrementAndGet();
+    StoreJob job = new StoreJob(this, call.region, id, call);
+    Frame answer = Frame.answer();
+    answer.scanner = id;
+    job.begin(answer);
+    jobs.put(id, job);
+    return answer;
+  }
+
+  private StoreJob job(Frame call) throws IOException {
+    StoreJob job = jobs.get(call.scanner);
+    if (job == null) throw new IOException("no flush or compaction " + call.scanner + " has begun in the JVM of coprocessors");
+    return job;
+  }
+
+  private Frame endJob(Frame call) throws IOException {
+    StoreJob job = jobs.remove(call.scanner);
+    if (job != null) job.end(call);
+    return Frame.answer();
+  }
+
+  private Frame readOptions(Frame call) throws IOException {
+    Frame answer = Frame.answer();
+    region.addOptions(new Scan(get(call)), answer);
+    return answer;
   }
 
   // What happens by itself

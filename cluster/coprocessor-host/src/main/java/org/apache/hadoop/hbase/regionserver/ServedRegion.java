@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -21,6 +22,7 @@ import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.client.Append;
 import org.apache.hadoop.hbase.client.CheckAndMutate;
 import org.apache.hadoop.hbase.client.CheckAndMutateResult;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
 import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
@@ -47,10 +49,28 @@ import org.apache.hadoop.hbase.wal.WALEdit;
  */
 public final class ServedRegion extends HRegion {
   private final long number;
+  private final Map<byte[], ServedStore> served = new ConcurrentSkipListMap<>(Bytes.BYTES_COMPARATOR);
+
   public ServedRegion(long number, RegionInfo info, TableDescriptor table, Configuration configuration, ServerStub server) throws IOException {
-    super(new HRegionFileSystem(configuration, FileSystem.getLocal(configuration), CommonFSUtils.getTableDir(new Path("/"), table.getTableName()),
-      info), null, configuration, table, null);
+    super(new NoFiles(configuration, CommonFSUtils.getTableDir(new Path("/"), table.getTableName()), info), null, configuration, table, null);
     this.number = number;
+  }
+
+  /** The server has the files. */
+  private static final class NoFiles extends HRegionFileSystem {
+    NoFiles(Configuration configuration, Path table, RegionInfo info) throws IOException {
+      super(configuration, FileSystem.getLocal(configuration), table, info);
+    }
+
+    @Override
+    Path createStoreDir(String family) {
+      return getStoreDir(family);
+    }
+
+    @Override
+    public void setStoragePolicy(String family, String policy) {
+      // It is the server's business.
+    }
   }
 
   /** The server's, with the values of the table's descriptor. */
@@ -98,6 +118,7 @@ public final class ServedRegion extends HRegion {
     }
     Frame call = call(Methods.READ_ROW);
     call.get = ProtobufUtil.toGet(get).toByteArray();
+    addOptions(new Scan(get), call);
     return ask(call).cells.get(0).list;
   }
 
@@ -441,17 +462,50 @@ public final class ServedRegion extends HRegion {
     ask(call(Methods.FLUSH));
   }
 
-  // What needs stores or files
+  @Override
+  public long getSmallestReadPoint() {
+    return counter(5);
+  }
+
+  // Stores: only what they are called and what they keep
+
+  ServedStore store(byte[] family) throws IOException {
+    ServedStore known = served.get(family);
+    if (known != null) return known;
+    ColumnFamilyDescriptor descriptor = getTableDescriptor().getColumnFamily(family);
+    if (descriptor == null) throw new NoSuchColumnFamilyException("family " + Bytes.toStringBinary(family));
+    ServedStore store = new ServedStore(this, descriptor);
+    ServedStore before = served.putIfAbsent(family, store);
+    return before == null ? store : before;
+  }
+
+  /** What the families of a read keep, as the coprocessors say (HStore.getScanner). */
+  void addOptions(Scan scan, Frame frame) throws IOException {
+    ServedHost host = (ServedHost) getCoprocessorHost();
+    if (host == null || (host.hooks() & HookMask.STORE_SCANNER) == 0) return;
+    for (byte[] family : scan.hasFamilies() ? scan.getFamilyMap().keySet() : getTableDescriptor().getColumnFamilyNames()) {
+      if (getTableDescriptor().hasColumnFamily(family)) store(family).addChanges(scan, frame);
+    }
+  }
 
   @Override
   public List<HStore> getStores() {
-    throw unsupported("getStores");
+    List<HStore> stores = new ArrayList<>();
+    for (byte[] family : getTableDescriptor().getColumnFamilyNames()) stores.add(getStore(family));
+    return stores;
   }
 
   @Override
   public HStore getStore(byte[] family) {
-    throw unsupported("getStore");
+    if (!getTableDescriptor().hasColumnFamily(family)) return null;
+    try {
+      return store(family);
+    } catch (IOException error) {
+      throw new java.io.UncheckedIOException(error);
+    }
   }
+
+  // What needs files
 
   @Override
   public List<String> getStoreFileList(byte[][] columns) {
