@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
@@ -144,6 +145,42 @@ fn options_decide_what_a_flush_and_a_compaction_keep() {
             let read = bench.scan(Scan { max_versions: u32::MAX, ..Scan::default() }).unwrap();
             assert_eq!(read[0].len(), 2, "readers have what the family keeps");
         }
+    }
+}
+
+/// By a coprocessor, and by `hbase.hstore.time.to.purge.deletes`.
+#[test]
+fn young_markers_outlive_a_major_compaction() {
+    const HOUR_MS: i64 = 3_600_000;
+    let options = ScanOptions { max_versions: 2, keep_deleted: KeepDeleted::False, ..KEEPS_MORE };
+    let options = ScanOptions { purge_deletes_after_ms: HOUR_MS, ..options };
+    let of_hooks = hooked(Hooks { options: Some(options), ..Hooks::default() }).0;
+    let family = |behavior: &str| {
+        let family = FamilyDescriptor::new("f").unwrap().with("NEW_VERSION_BEHAVIOR", behavior);
+        family.with_configuration("hbase.hstore.time.to.purge.deletes", &HOUR_MS.to_string())
+    };
+    for (what, bench) in [
+        ("hooks", of_hooks),
+        ("setting", Bench::new(&[family("false")])),
+        ("versions by writing", Bench::new(&[family("true")])),
+    ] {
+        put(&bench, "r", "f:q=v");
+        bench.clock.advance(Duration::from_millis(1));
+        write(&bench, "r", MutationKind::Delete).unwrap();
+        bench.region.flush(None).unwrap();
+        for later in [Duration::ZERO, Duration::from_secs(3600)] {
+            bench.clock.advance(later);
+            bench.compact(true).unwrap();
+            assert_eq!(
+                raw(&bench).len(),
+                1,
+                "{what}: the marker stays, what it hides goes: {:?}",
+                raw(&bench)
+            );
+        }
+        bench.clock.advance(Duration::from_millis(1));
+        bench.compact(true).unwrap();
+        assert!(raw(&bench).is_empty(), "{what}: {:?}", raw(&bench));
     }
 }
 

@@ -93,7 +93,7 @@ public class Coprocessors {
       increments(connection, admin);
       callers(configuration);
       limits(connection, admin, configuration);
-      StoreAnswers.run(connection, admin, jar);
+      StoreAnswers.run(connection, admin, jar, arguments[2]);
     }
   }
 

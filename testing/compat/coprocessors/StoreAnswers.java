@@ -1,10 +1,18 @@
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
+import org.apache.hadoop.hbase.KeyValue;
 import org.apache.hadoop.hbase.RegionMetrics;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.*;
+import org.apache.hadoop.hbase.io.hfile.CacheConfig;
+import org.apache.hadoop.hbase.io.hfile.HFile;
+import org.apache.hadoop.hbase.io.hfile.HFileContextBuilder;
+import org.apache.hadoop.hbase.tool.BulkLoadHFiles;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /** What clients see of coprocessors that look at flushes and compactions. */
@@ -14,13 +22,18 @@ final class StoreAnswers {
   private final TableName name;
   private final Table table;
 
-  private StoreAnswers(Connection connection, String name) throws Exception {
+  private final Configuration configuration;
+  private final String directory;
+
+  private StoreAnswers(Connection connection, String name, String directory) throws Exception {
+    this.configuration = connection.getConfiguration();
+    this.directory = directory;
     this.admin = connection.getAdmin();
     this.name = TableName.valueOf(name);
     this.table = connection.getTable(this.name);
   }
 
-  static void run(Connection connection, Admin admin, String jar) throws Exception {
+  static void run(Connection connection, Admin admin, String jar, String directory) throws Exception {
     for (boolean keeps : new boolean[] { false, true }) {
       String name = keeps ? "keeping" : "stores";
       admin.createTable(TableDescriptorBuilder.newBuilder(TableName.valueOf(name))
@@ -28,7 +41,7 @@ final class StoreAnswers {
         .setColumnFamily(ColumnFamilyDescriptorBuilder.of(PLAIN))
         .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("halcyon.compat.Stores").setJarPath(jar)
           .setProperty("keep", Boolean.toString(keeps)).build()).build());
-      new StoreAnswers(connection, name).answers();
+      new StoreAnswers(connection, name, directory).answers();
     }
   }
 
@@ -101,6 +114,28 @@ final class StoreAnswers {
     return files;
   }
 
+  /** Loads an HFile of two rows for each family that is named, with this word in the names of files and rows. */
+  private String bulkLoad(String word, String... families) throws Exception {
+    Path root = new Path(directory + "/bulk-" + name + "-" + word);
+    FileSystem files = FileSystem.getLocal(configuration);
+    for (String family : families) {
+      String file = family.equals("f") ? word : "whole";
+      try (HFile.Writer writer = HFile.getWriterFactory(configuration, CacheConfig.DISABLED).withPath(files, new Path(root, family + "/" + file))
+        .withFileContext(new HFileContextBuilder().build()).create()) {
+        for (int row = 0; row < 2; row++) {
+          writer.append(new KeyValue(Bytes.toBytes(word + row), Bytes.toBytes(family), Bytes.toBytes("a"), System.currentTimeMillis(),
+            Bytes.toBytes(word)));
+        }
+      }
+    }
+    BulkLoadHFiles.create(configuration).bulkLoad(name, root);
+    StringBuilder rows = new StringBuilder();
+    try (ResultScanner scanner = table.getScanner(new Scan().setRowPrefixFilter(Bytes.toBytes(word)))) {
+      for (Result result : scanner) rows.append(Bytes.toString(result.getRow())).append(' ').append(result.size()).append(' ');
+    }
+    return rows.toString();
+  }
+
   private void answers() throws Exception {
     long base = System.currentTimeMillis() / 1000 * 1000 - 10_000;
     String of = name + ": ";
@@ -155,6 +190,16 @@ final class StoreAnswers {
       }
       return cells;
     });
+    seen();
+    Coprocessors.say(of + "a bulk load", () -> bulkLoad("loaded", "f", "plain"));
+    Coprocessors.say(of + "seen of a bulk load", () -> {
+      List<String> seen = new ArrayList<>(List.of(seen().split("[{,}] ?")));
+      seen.removeIf(what -> !what.contains("BulkLoad"));
+      return seen;
+    });
+    Coprocessors.say(of + "a bulk load of which a file is left out", () -> bulkLoad("left", "f", "plain"));
+    Coprocessors.say(of + "a bulk load of which all is left out", () -> bulkLoad("left-all", "f"));
+    Coprocessors.say(of + "a bulk load that is refused", () -> bulkLoad("refused", "f"));
     table.close();
   }
 }

@@ -31,6 +31,8 @@ impl Hooks {
     pub const STORE_COMPACT: Hooks = Hooks(1 << 15);
     /// What families keep for a read: `preStoreScannerOpen`.
     pub const STORE_SCANNER: Hooks = Hooks(1 << 16);
+    /// `preBulkLoadHFile`, `postBulkLoadHFile`.
+    pub const BULK_LOAD: Hooks = Hooks(1 << 17);
 
     pub const WRITE: Hooks =
         Hooks(Self::PRE_MUTATE.0 | Self::PRE_BATCH.0 | Self::POST_BATCH.0 | Self::POST_MUTATE.0);

@@ -8,7 +8,7 @@
 //! hooks.rs       which hooks cost a call
 //! write.rs       mutations with their hooks          row_locks.rs   locks that a hook may hold
 //! read.rs        gets                                scans.rs       scanners that are objects of the JVM
-//! store_hooks.rs flushes and compactions
+//! store_hooks.rs flushes and compactions             bulk_load.rs   bulk loads
 //! ```
 //!
 //! A region has coprocessors if its table or a property names a class that is not built in (`CoprocessorSettings::hosted`). Then
@@ -18,6 +18,7 @@
 //! When you change a method or a field, also touch `base/proto/proto/Coprocessor.proto` and `cluster/coprocessor-host`.
 
 mod asked;
+mod bulk_load;
 mod frames;
 mod hooks;
 mod jvm;
@@ -49,6 +50,7 @@ use crate::lifecycle::Lifecycle;
 use crate::regions::region_table::OnlineRegion;
 use crate::settings::coprocessors::CoprocessorSettings;
 
+pub(crate) use bulk_load::{after_bulk_load, before_bulk_load};
 pub(crate) use jvm::{CallPermit, Jvm};
 pub(crate) use operation::Operation;
 pub(crate) use read::get;

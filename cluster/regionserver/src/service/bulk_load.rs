@@ -24,7 +24,7 @@ use halcyon_schema::{ClusterId, layout};
 use super::{Waits, decode, ready};
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
-use crate::{RegionServer, backup};
+use crate::{RegionServer, backup, coprocessors};
 
 /// HBase: `HConstants.BULKLOAD_STAGING_DIR_NAME`.
 const STAGING: &str = "staging";
@@ -98,8 +98,13 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     }
     cluster_ids.push(own_id);
     let online = server.regions.find(&request.region)?;
-    let mut files = Vec::with_capacity(request.family_path.len());
-    for named in &request.family_path {
+    let asked = coprocessors::before_bulk_load(server, &online, &request.family_path)?;
+    if asked.is_empty() && !request.family_path.is_empty() {
+        coprocessors::after_bulk_load(server, &online, &asked, &[])?;
+        return Ok(loaded(true)); // as its coprocessors want it
+    }
+    let mut files = Vec::with_capacity(asked.len());
+    for named in &asked {
         let (path, from) = path_of(server, &named.path)?;
         let is_own =
             from.is_none() && OWN_DIRS.iter().any(|dir| path.starts_with(server.resources.root.join(dir)));
@@ -115,8 +120,11 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     check_space(server, &online, &load)?;
     let info = online.region.info();
     let is_noted = backup::is_noted(server, info.table()).map_err(|error| errors::to_rpc(&error))?;
-    let mut noted = Vec::new();
+    let (mut noted, mut placed) = (Vec::new(), Vec::new());
     let outcome = online.region.bulk_load_noting(&load, &mut |files| {
+        if online.is_hosted() {
+            placed = files.to_vec();
+        }
         if load.replicate {
             server.sources.note_hfiles(info.table(), &replicated(&online, files))?;
         }
@@ -133,6 +141,7 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
                 tracing::warn!(%error, region = info.encoded_name(), "the end of a bulk load is not noted for backups");
             }
             server.background.flusher.after_bulk_load(&online);
+            coprocessors::after_bulk_load(server, &online, &asked, &placed)?;
             Ok(loaded(true))
         }
         BulkLoadOutcome::RowsOutOfRange(paths) => {

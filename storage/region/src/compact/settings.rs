@@ -305,7 +305,7 @@ mod tests {
         }
         assert_eq!(read, settings);
         let names_count = CompactionSettings::names().count();
-        assert_eq!(names_count, 31);
+        assert_eq!(names_count, 32);
         assert_eq!(printed.lines().count(), names_count - 1, "all but the old name");
         assert!(!read.set("some.other.name", "1").unwrap());
         assert!(read.set(TIERED_BASE_WINDOW, "0").is_err());

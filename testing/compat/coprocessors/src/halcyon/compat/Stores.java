@@ -4,8 +4,10 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.CoprocessorEnvironment;
@@ -26,6 +28,7 @@ import org.apache.hadoop.hbase.regionserver.StoreFile;
 import org.apache.hadoop.hbase.regionserver.compactions.CompactionLifeCycleTracker;
 import org.apache.hadoop.hbase.regionserver.compactions.CompactionRequest;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.Pair;
 
 /**
  * An observer of flushes and compactions. Cells of column "drop" go, values of column "mark" get a letter. The row "seen" has what was called
@@ -135,6 +138,22 @@ public class Stores implements RegionCoprocessor, RegionObserver {
     byte[] versions = options.getScan().getAttribute("versions");
     if (versions != null) options.setMaxVersions(Bytes.toInt(versions));
     if (options.getScan().getAttribute("refused") != null) throw new org.apache.hadoop.hbase.DoNotRetryIOException("preStoreScannerOpen refuses");
+  }
+
+  @Override
+  public void preBulkLoadHFile(ObserverContext<RegionCoprocessorEnvironment> context, List<Pair<byte[], String>> files) throws IOException {
+    for (Pair<byte[], String> file : files) {
+      note("preBulkLoadHFile " + Bytes.toString(file.getFirst()) + ' ' + new Path(file.getSecond()).getName());
+      if (file.getSecond().contains("refused")) throw new org.apache.hadoop.hbase.DoNotRetryIOException("preBulkLoadHFile refuses");
+    }
+    files.removeIf(file -> new Path(file.getSecond()).getName().contains("left"));
+  }
+
+  @Override
+  public void postBulkLoadHFile(ObserverContext<RegionCoprocessorEnvironment> context, List<Pair<byte[], String>> staged,
+    Map<byte[], List<Path>> loaded) {
+    loaded.forEach((family, files) -> note("postBulkLoadHFile " + Bytes.toString(family) + ' ' + files.size() + " of " + staged.size() + " in "
+      + files.get(0).getParent().getName()));
   }
 
   private static final class Changed implements InternalScanner {

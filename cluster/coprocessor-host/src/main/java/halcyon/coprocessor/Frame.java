@@ -279,6 +279,7 @@ public final class Frame {
       if (row != null) out.writeByteArray(14, row);
       if (text != null) out.writeString(15, text);
       if (value != null) out.writeByteArray(16, value);
+      for (String[] property : properties) out.writeByteArray(17, bytes(property));
       if (hooks != 0) out.writeUInt64(18, hooks);
       if (schema != null) out.writeByteArray(19, schema);
       if (failure != null) out.writeByteArray(20, failure.bytes());
@@ -328,6 +329,13 @@ public final class Frame {
       }
     });
     return frame;
+  }
+
+  private static byte[] bytes(String[] property) throws IOException {
+    return encode(out -> {
+      out.writeString(1, property[0]);
+      out.writeString(2, property[1]);
+    });
   }
 
   private static String[] property(byte[] bytes) throws IOException {

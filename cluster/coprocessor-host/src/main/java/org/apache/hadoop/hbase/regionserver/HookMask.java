@@ -12,7 +12,7 @@ final class HookMask {
   static final long PRE_GET = 1, POST_GET = 1 << 1, PRE_EXISTS = 1 << 2, POST_EXISTS = 1 << 3, PRE_MUTATE = 1 << 4, PRE_BATCH = 1 << 5,
     POST_BATCH = 1 << 6, POST_MUTATE = 1 << 7, PRE_CHECK = 1 << 8, PRE_CHECK_LOCKED = 1 << 9, POST_CHECK = 1 << 10,
     PRE_SCANNER_OPEN = 1 << 11, SCANNER = 1 << 12, FLUSH = 1 << 13, STORE_FLUSH = 1 << 14, STORE_COMPACT = 1 << 15,
-    STORE_SCANNER = 1 << 16;
+    STORE_SCANNER = 1 << 16, BULK_LOAD = 1 << 17;
   static final long AFTER_WRITE = POST_BATCH | POST_MUTATE;
 
   private static final Map<String, Long> BITS = Map.ofEntries(
@@ -34,7 +34,7 @@ final class HookMask {
     Map.entry("postScannerFilterRow", SCANNER), Map.entry("preScannerClose", SCANNER), Map.entry("postScannerClose", SCANNER),
     Map.entry("preFlush", FLUSH), Map.entry("postFlush", FLUSH), Map.entry("preFlushScannerOpen", STORE_FLUSH),
     Map.entry("preCompactScannerOpen", STORE_COMPACT), Map.entry("preCompact", STORE_COMPACT), Map.entry("postCompact", STORE_COMPACT),
-    Map.entry("preStoreScannerOpen", STORE_SCANNER));
+    Map.entry("preStoreScannerOpen", STORE_SCANNER), Map.entry("preBulkLoadHFile", BULK_LOAD), Map.entry("postBulkLoadHFile", BULK_LOAD));
 
   /** Called without a bit. */
   private static final Set<String> WITHOUT_BIT = Set.of("preOpen", "postOpen", "preClose", "postClose");

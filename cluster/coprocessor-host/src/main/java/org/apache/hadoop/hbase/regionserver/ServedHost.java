@@ -5,14 +5,18 @@ import halcyon.coprocessor.Frame;
 import halcyon.coprocessor.Methods;
 import halcyon.coprocessor.Mutations;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.UnknownScannerException;
@@ -26,6 +30,8 @@ import org.apache.hadoop.hbase.coprocessor.RegionCoprocessorEnvironment;
 import org.apache.hadoop.hbase.ipc.ServerRpcController;
 import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
 import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos;
+import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.Pair;
 
 /**
  * HBase's own host of the coprocessors of one region, and what the server asks of it. Loading, order, bypass, removal after an error and the
@@ -74,6 +80,7 @@ public final class ServedHost extends RegionCoprocessorHost {
       case Methods.STORE_NEXT: return job(call).next(call);
       case Methods.STORE_END: return endJob(call);
       case Methods.READ_OPTIONS: return readOptions(call);
+      case Methods.BULK_LOAD: return bulkLoad(call);
       case Methods.EXECUTE: return execute(call);
       case Methods.PRE_GET: return preGet(call);
       case Methods.POST_GET: return postGet(call);
@@ -314,6 +321,26 @@ public final class ServedHost extends RegionCoprocessorHost {
   private Frame readOptions(Frame call) throws IOException {
     Frame answer = Frame.answer();
     region.addOptions(new Scan(get(call)), answer);
+    return answer;
+  }
+
+  // Bulk loads
+
+  /** SecureBulkLoadManager.secureBulkLoadHFiles. A hook may change what is loaded. */
+  private Frame bulkLoad(Frame call) throws IOException {
+    List<Pair<byte[], String>> asked = new ArrayList<>();
+    Map<byte[], List<Path>> loaded = new TreeMap<>(Bytes.BYTES_COMPARATOR);
+    for (String[] file : call.properties) {
+      byte[] family = file[0].getBytes(StandardCharsets.ISO_8859_1);
+      if (asked.size() < call.count) asked.add(new Pair<>(family, file[1]));
+      else loaded.computeIfAbsent(family, none -> new ArrayList<>()).add(new Path(file[1]));
+    }
+    if (call.flag) postBulkLoadHFile(asked, loaded);
+    else preBulkLoadHFile(asked);
+    Frame answer = Frame.answer();
+    for (Pair<byte[], String> file : asked) {
+      answer.properties.add(new String[] { new String(file.getFirst(), StandardCharsets.ISO_8859_1), file.getSecond() });
+    }
     return answer;
   }
 
