@@ -270,6 +270,50 @@ fn a_failure_is_repeated_and_not_for_ever() {
     assert!(raw(&bench).is_empty());
 }
 
+/// A scanner that has no end is left when the region closes.
+#[test]
+fn an_endless_compaction_can_be_called_off() {
+    struct Endless;
+    impl StoreHooks for Endless {
+        fn before_flush(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn after_flush(&self) {}
+
+        fn may_drop_in_memory(&self) -> bool {
+            false
+        }
+
+        fn begin(&self, _: &Bytes, kind: RewriteKind) -> Result<Option<Box<dyn RewriteHooks>>> {
+            Ok((kind != RewriteKind::Flush).then(|| Box::new(Endless) as Box<dyn RewriteHooks>))
+        }
+    }
+
+    impl RewriteHooks for Endless {
+        fn options(&self) -> Option<ScanOptions> {
+            None
+        }
+
+        fn rewrite(&mut self, _: &mut Source<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+            (0u64..).try_for_each(|row| sink(&Cell::put(&row.to_be_bytes(), b"f", b"q", 1, &[0; 10_000])))?;
+            Ok(true)
+        }
+
+        fn end(self: Box<Self>, _: &[&Path]) {}
+    }
+
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    bench.region.set_store_hooks(Arc::new(Endless));
+    write(&bench, "r", MutationKind::Put).unwrap();
+    bench.region.flush(None).unwrap();
+    let called_off = AtomicBool::new(true);
+    let whole = CompactionRequest { major: true, user: true };
+    let stopped = bench.region.compact(None, whole, &mut &called_off).unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Stopping);
+    assert_eq!((rows(&bench).len(), store_files(&bench).len()), (1, 1));
+}
+
 #[test]
 fn a_region_closes_without_its_coprocessors() {
     let nothing: Change = |_| None;

@@ -79,7 +79,11 @@ impl Region {
             let len = cell.bytes().len() as u64;
             let Stage::Seen { kept } = stage else {
                 written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
-                return Ok(());
+                // Coprocessors may return more than was read.
+                return match written_bytes < 2 * BYTES_BETWEEN_QUESTIONS {
+                    true => Ok(()),
+                    false => self.ask(control, std::mem::take(&mut written_bytes)),
+                };
             };
             invariant!(
                 SeqId::new(cell.seq()) <= newest,
