@@ -92,10 +92,7 @@ impl RewriteHooks for Hooked {
 }
 
 fn hooked(hooks: Hooks) -> (Bench, Arc<Hooks>) {
-    hooked_with(hooks, FamilyDescriptor::new("f").unwrap().with("VERSIONS", "2"))
-}
-
-fn hooked_with(hooks: Hooks, family: FamilyDescriptor) -> (Bench, Arc<Hooks>) {
+    let family = FamilyDescriptor::new("f").unwrap().with("VERSIONS", "2");
     let (bench, hooks) = (Bench::new(&[family]), Arc::new(hooks));
     bench.region.set_store_hooks(Arc::new(Hooked(hooks.clone())));
     (bench, hooks)
@@ -157,7 +154,7 @@ fn young_markers_outlive_a_major_compaction() {
     let of_hooks = hooked(Hooks { options: Some(options), ..Hooks::default() }).0;
     let family = |behavior: &str| {
         let family = FamilyDescriptor::new("f").unwrap().with("NEW_VERSION_BEHAVIOR", behavior);
-        family.with_configuration("hbase.hstore.time.to.purge.deletes", &HOUR_MS.to_string())
+        family.with_configuration("hbase.hstore.time.to.purge.deletes", HOUR_MS.to_string())
     };
     for (what, bench) in [
         ("hooks", of_hooks),

@@ -302,6 +302,8 @@ public final class ServedHost extends RegionCoprocessorHost {
     Frame answer = Frame.answer();
     answer.scanner = id;
     job.begin(answer);
+    // The server does one of a kind at a time: of one before, it could not tell the end.
+    jobs.values().removeIf(job::replaces);
     jobs.put(id, job);
     return answer;
   }

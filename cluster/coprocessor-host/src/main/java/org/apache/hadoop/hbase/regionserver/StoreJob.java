@@ -49,6 +49,11 @@ final class StoreJob {
     request.setTracker(CompactionLifeCycleTracker.DUMMY);
   }
 
+  /** Whether both are flushes, or compactions, of one family. */
+  boolean replaces(StoreJob before) {
+    return store == before.store && isFlush == before.isFlush;
+  }
+
   /** What the family is to keep, if that is not what its descriptor says. */
   void begin(Frame answer) throws IOException {
     ScanInfo wanted = isFlush
