@@ -40,7 +40,7 @@ cells() { mobs dump "$1" "$2" | grep '^cell m[12] '; }
 
 case "${1:-}" in
   --hbase)
-    hbase_start "$DIR/hbase" "$DIR/hbase-root/data"
+    HBASE_PROPERTIES='hbase.regionserver.storefile.refresh.period=1000' hbase_start "$DIR/hbase" "$DIR/hbase-root/data"
     mobs answers "$HBASE_ZK" "$DIR/hbase-root/data" > "$DIR/answers.txt"
     cp "$DIR/answers.txt" "$HERE/mob/answers.txt"
     ;;

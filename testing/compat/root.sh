@@ -2,7 +2,7 @@
 # One root directory under two servers: HBase 2.6.4, a real one in a process of its own, and Halcyon. Each step dumps all tables,
 # descriptors, states, regions, snapshots and cells (every version, also raw) through HBase's client, and compares with the step before.
 #   root.sh            Halcyon makes a directory, HBase opens it and works in it, Halcyon opens that: about a minute
-#   root.sh all        also: HBase makes one; either is killed with unflushed edits, HBase also with a compressed log; HBase is killed in
+#   root.sh all        also: HBase makes one; either is killed with unflushed edits, and with a compressed log; HBase is killed in
 #                      the middle of an action: about five minutes
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HALCYON_HBASE_LIB  HBase's jars, as for files.sh
@@ -23,8 +23,18 @@ hbase_fetch
 
 client26_classes
 # ZSTD in the form of HBase's own codec, which needs no native library
-echo '<configuration><property><name>hbase.io.compress.zstd.codec</name><value>org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec</value></property></configuration>' \
-  > "$DIR/conf/hbase-site.xml"
+COMPRESSED='hbase.regionserver.wal.enablecompression=true hbase.regionserver.wal.value.enablecompression=true'
+site() { # site ["NAME=VALUE ..."]: Halcyon's configuration
+  local property
+  {
+    echo '<configuration>'
+    for property in hbase.io.compress.zstd.codec=org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec ${1:-}; do
+      echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
+    done
+    echo '</configuration>'
+  } > "$DIR/conf/hbase-site.xml"
+}
+site
 SERVER_OPTIONS="--config $DIR/conf"
 root() { # root fill|unflushed|work|half|stop|dump HOST:PORT ...
   CLIENT26_MEMORY=600m CLIENT26_SECONDS=240 client26 halcyon.compat.root.Root "$@"
@@ -70,6 +80,27 @@ if [ "${1:-}" = all ]; then
   root dump "$HBASE_ZK" "$DIR/again.dump"
   same "Halcyon, killed, in HBase" killed again
   hbase_close
+
+  # ---- a Halcyon with compressed logs, killed: in HBase, and in Halcyon
+  site "$COMPRESSED"
+  cp -r "$DIR/again" "$DIR/packed"
+  halcyon_open packed
+  root unflushed "$ZK"
+  root dump "$ZK" "$DIR/packed.dump"
+  server_kill
+  "$HALCYON" inspect wal "$DIR/packed/WALs"/*/* > "$DIR/packed.wals"
+  grep -q 'Compressed: dictionary' "$DIR/packed.wals" || { echo "FAILED: no WAL is compressed" >&2; exit 1; }
+  cp -r "$DIR/packed" "$DIR/packed-there"
+  hbase_open packed-there
+  root dump "$HBASE_ZK" "$DIR/packed-there.dump"
+  same "Halcyon, killed (compressed log), in HBase" packed packed-there
+  hbase_close
+  cp -r "$DIR/packed" "$DIR/packed-here"
+  halcyon_open packed-here
+  root dump "$ZK" "$DIR/packed-here.dump"
+  same "Halcyon, killed (compressed log), in Halcyon" packed packed-here
+  server_stop
+  site
 
   # ---- HBase's own directory, stopped in order and killed, with a plain and a compressed log
   for compression in false true; do

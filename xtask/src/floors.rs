@@ -58,6 +58,9 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-schema", "halcyon-env"),
     // a value that makes no sense is an error like others
     ("halcyon-settings", "halcyon-cell"),
+    // codecs have the names that descriptors give them, and a damaged stream is an error like others
+    ("halcyon-compression", "halcyon-cell"),
+    ("halcyon-compression", "halcyon-schema"),
     // a wrapped key is a protobuf message, and one that cannot be unwrapped is an error like others
     ("halcyon-crypto", "halcyon-cell"),
     ("halcyon-crypto", "halcyon-proto"),

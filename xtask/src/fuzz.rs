@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const DECODERS: &[(&str, &[&str])] = &[
     ("frame", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_streams"]),
     ("cells", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_cell_blocks"]),
-    ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
+    ("wal", &["-p", "halcyon-wal", "--test", "all", "damage::"]),
     ("keystore", &["-p", "halcyon-crypto", "--lib", "keys::tests::damage_by_seed"]),
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
@@ -25,7 +25,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("status", &["-p", "halcyon-client", "--lib", "status::tests::damaged"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
     ("coprocessor", &["-p", "halcyon-regionserver", "--lib", "coprocessors::frames::tests::damaged"]),
-    ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),
+    ("info", &["-p", "halcyon", "--test", "all", "hbase_pages::garbage"]),
 ];
 
 /// A test may count on from its seed; the next round should not see the same damage again.

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
+use halcyon_compression::decompress;
 use halcyon_crypto::{DataKey, IV_LEN, Iv};
 use halcyon_env::ReadableFile;
 
 use crate::Compression;
-use crate::compression::decompress;
 use crate::format::Reader;
 
 pub(crate) const HEADER_LEN: usize = 33;

@@ -2,13 +2,13 @@
 
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
+use halcyon_compression::compress;
 use halcyon_crypto::{DataKey, Iv, increment_iv};
 use halcyon_env::{WritableFile, invariant};
 
 use crate::block::{
     BLOCK_BYTES_MAX, CIPHER_HEAD_LEN, ENCODED_DATA_MAGIC, HEADER_LEN, Header, KINDS_COUNT, kind_index, magic,
 };
-use crate::compression::compress;
 use crate::{ChecksumType, Compression, WriterOptions};
 
 /// Bytes collected before the file is written to.

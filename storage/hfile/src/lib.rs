@@ -29,7 +29,6 @@ mod block_writer;
 mod bloom;
 mod bloom_writer;
 mod cell_stats;
-mod compression;
 mod data_block;
 mod encoding;
 mod file_info;
@@ -48,7 +47,6 @@ mod walk;
 mod writer;
 
 pub use block::ChecksumType;
-pub use compression::decompress;
 pub use file_info::FileInfo;
 pub use halcyon_cache::BlockKind;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};

@@ -9,11 +9,11 @@
 //! Checked against HBase's `FixedFileTrailer`.
 
 use halcyon_cell::{CellComparator, Error, Result};
+use halcyon_compression::codec_of;
 use halcyon_proto::pb::FileTrailerProto;
 use prost::Message;
 
 use crate::Compression;
-use crate::compression::codec_of;
 
 pub(crate) const TRAILER_LEN: usize = 4096;
 const TRAILER_V2_LEN: usize = 212;

@@ -1,19 +1,21 @@
-//! Keys and cells of a log that HBase wrote with dictionary compression (`CompressionContext`,
-//! `WALCellCodec.CompressedKvDecoder`). We read such logs and never write them.
-
-use std::io::Read;
+//! Keys and cells of a log with dictionary compression (HBase: `CompressionContext`, `WALCellCodec.CompressedKvDecoder`), as
+//! they are read.
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, FIXED_KEY_LEN, KEY_OFFSET};
+use halcyon_compression::{codec_of, decompress};
 use halcyon_proto::pb;
+use halcyon_schema::Compression;
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Dictionary, skip_element};
+use crate::format::is_check;
 use crate::reader::CELL_LEN_MAX;
 use crate::source::{Decode, Source, bad};
 
-const LARGE: usize = i16::MAX as usize;
-const SMALL: usize = i8::MAX as usize;
-const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
+/// Slots of dictionaries of regions, tables, rows and tags.
+pub(crate) const LARGE: usize = i16::MAX as usize;
+/// Slots of those of families and qualifiers.
+pub(crate) const SMALL: usize = i8::MAX as usize;
 
 /// The state that runs through a compressed file.
 pub(crate) struct CompressionContext {
@@ -23,31 +25,16 @@ pub(crate) struct CompressionContext {
     families: Dictionary,
     qualifiers: Dictionary,
     tags: Option<Dictionary>,
-    values: Option<ValueCodec>,
-}
-
-/// How values are compressed; the numbers are those of the HFile trailer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ValueCodec {
-    Gz,
-    None,
-    Snappy,
-    Lz4,
-    Zstd,
+    values: Option<Compression>,
 }
 
 impl CompressionContext {
     /// For a file with this header. `recovered`: a recovered.edits file, which holds one region of one table.
     pub(crate) fn new(header: &pb::WalHeader, recovered: bool) -> Result<CompressionContext, String> {
         let names_count_max = if recovered { 1 } else { LARGE };
-        let values = match (header.has_value_compression(), header.value_compression_algorithm()) {
-            (false, _) => None,
-            (true, 1) => Some(ValueCodec::Gz),
-            (true, 2) => Some(ValueCodec::None),
-            (true, 3) => Some(ValueCodec::Snappy),
-            (true, 4) => Some(ValueCodec::Lz4),
-            (true, 6) => Some(ValueCodec::Zstd),
-            (true, other) => return Err(format!("values are compressed with codec {other}")),
+        let values = match header.has_value_compression() {
+            false => None,
+            true => Some(codec_of(header.value_compression_algorithm()).map_err(|error| error.to_string())?),
         };
         Ok(CompressionContext {
             regions: Dictionary::new(names_count_max),
@@ -67,19 +54,35 @@ impl CompressionContext {
         for scope in &mut key.scopes {
             scope.family = self.families.read_field(&scope.family)?.into();
         }
+        for attribute in &mut key.extended_attributes {
+            attribute.value = self.tables.read_field(&attribute.value)?.into();
+        }
+        key.extended_attributes.retain(|attribute| !is_check(&attribute.key)); // of the compressed form
         Ok(())
+    }
+
+    /// Goes behind one cell without a look at the dictionaries. `Bad` if tags have one: such a cell does not say where it ends.
+    pub(crate) fn skip_cell(&self, source: &mut Source) -> Decode<()> {
+        let CellLengths { value_len, tags_len, .. } = CellLengths::read(source)?;
+        if self.tags.is_some() {
+            return bad(
+                "tags: expected none with a dictionary in a log with checks, found that they may have one",
+            );
+        }
+        for len_max in [LARGE, SMALL, CELL_LEN_MAX] {
+            skip_element(source, len_max)?;
+        }
+        source.take(9)?; // timestamp and type
+        let len = if self.values.is_some() { source.varint32()? as usize } else { value_len };
+        source.take(len)?;
+        source.take(tags_len).map(|_| ())
     }
 
     /// Reads one cell and rebuilds its KeyValue.
     pub(crate) fn read_cell(&mut self, source: &mut Source, seq: u64) -> Decode<Cell> {
-        let key_len = source.varint32()? as usize;
-        let value_len = source.varint32()? as usize;
-        let tags_len = source.varint32()? as usize;
-        let len = KEY_OFFSET + key_len + value_len + if tags_len > 0 { 2 + tags_len } else { 0 };
-        if key_len < FIXED_KEY_LEN || tags_len > usize::from(u16::MAX) || len > CELL_LEN_MAX {
-            return bad(format!("cell with key length {key_len}, value length {value_len}, tags {tags_len}"));
-        }
-        let mut out = Vec::with_capacity(len.min(64 << 10));
+        let lengths = CellLengths::read(source)?;
+        let CellLengths { key_len, value_len, tags_len } = lengths;
+        let mut out = Vec::with_capacity(lengths.of_cell().min(64 << 10));
         out.extend_from_slice(&(key_len as u32).to_be_bytes());
         out.extend_from_slice(&(value_len as u32).to_be_bytes());
         self.read_key(source, key_len, &mut out)?;
@@ -130,126 +133,36 @@ impl CompressionContext {
     }
 }
 
-/// `varint32 compressed length | bytes`; each value is a whole stream of its own.
-fn read_value(source: &mut Source, codec: ValueCodec, value_len: usize, out: &mut Vec<u8>) -> Decode<()> {
-    let compressed_len = source.varint32()? as usize;
-    let bytes = source.take(compressed_len)?;
-    let begin = out.len();
-    match codec {
-        ValueCodec::None => out.extend_from_slice(bytes),
-        ValueCodec::Gz => inflate_gzip(bytes, value_len, out)?,
-        ValueCodec::Snappy => expand_blocks(bytes, value_len, expand_snappy, out)?,
-        ValueCodec::Lz4 => expand_blocks(bytes, value_len, expand_lz4, out)?,
-        // Hadoop's native codec writes a plain frame, HBase's own a block stream of frames.
-        ValueCodec::Zstd if bytes.starts_with(ZSTD_MAGIC) => out.extend(expand_zstd(bytes, value_len)?),
-        ValueCodec::Zstd => expand_blocks(bytes, value_len, expand_zstd, out)?,
-    }
-    if out.len() - begin != value_len {
-        return bad(format!("value of {} bytes, {value_len} announced", out.len() - begin));
-    }
-    Ok(())
-}
-
-fn inflate_gzip(bytes: &[u8], value_len: usize, out: &mut Vec<u8>) -> Decode<()> {
-    let mut limited = flate2::read::GzDecoder::new(bytes).take(value_len as u64 + 1);
-    limited.read_to_end(out).or_else(|error| bad(format!("gzip value: {error}")))?;
-    Ok(())
-}
-
-/// Hadoop's block stream: `( int32 raw length | ( int32 compressed length | compressed bytes )* )*`.
-/// `expand` is given a piece and the most bytes that it may become.
-fn expand_blocks(
-    bytes: &[u8],
+/// The lengths in front of a cell.
+struct CellLengths {
+    key_len: usize,
     value_len: usize,
-    expand: fn(&[u8], usize) -> Decode<Vec<u8>>,
-    out: &mut Vec<u8>,
-) -> Decode<()> {
-    let begin = out.len();
-    let mut rest = bytes;
-    while out.len() - begin < value_len {
-        let block_end = out.len() + take_len(&mut rest)?;
-        if block_end - begin > value_len {
-            return bad("compressed value is longer than announced");
+    tags_len: usize,
+}
+
+impl CellLengths {
+    fn read(source: &mut Source) -> Decode<CellLengths> {
+        let mut len = || source.varint32().map(|len| len as usize);
+        let lengths = CellLengths { key_len: len()?, value_len: len()?, tags_len: len()? };
+        let CellLengths { key_len, value_len, tags_len } = lengths;
+        let fits = tags_len <= usize::from(u16::MAX) && lengths.of_cell() <= CELL_LEN_MAX;
+        if key_len < FIXED_KEY_LEN || !fits {
+            let found = format!("key length {key_len}, value length {value_len}, tags {tags_len}");
+            return bad(format!("cell: expected lengths within their limits, found {found}"));
         }
-        while out.len() < block_end {
-            let piece_len = take_len(&mut rest)?;
-            let Some((piece, behind)) = rest.split_at_checked(piece_len) else {
-                return bad("compressed value is cut short");
-            };
-            rest = behind;
-            let raw = expand(piece, block_end - out.len())?;
-            if raw.is_empty() || raw.len() > block_end - out.len() {
-                return bad("compressed piece does not fit its block");
-            }
-            out.extend_from_slice(&raw);
-        }
+        Ok(lengths)
     }
+
+    fn of_cell(&self) -> usize {
+        KEY_OFFSET + self.key_len + self.value_len + if self.tags_len > 0 { 2 + self.tags_len } else { 0 }
+    }
+}
+
+/// `varint32 compressed length | bytes`; each value is a whole stream of its own.
+fn read_value(source: &mut Source, codec: Compression, value_len: usize, out: &mut Vec<u8>) -> Decode<()> {
+    let packed_len = source.varint32()? as usize;
+    let packed = source.take(packed_len)?;
+    let value = decompress(codec, packed, value_len).or_else(|error| bad(format!("value: {error}")))?;
+    out.extend_from_slice(&value);
     Ok(())
-}
-
-fn take_len(rest: &mut &[u8]) -> Decode<usize> {
-    let Some((len, behind)) = rest.split_first_chunk::<4>() else { return bad("value is cut short") };
-    *rest = behind;
-    Ok(u32::from_be_bytes(*len) as usize)
-}
-
-fn expand_snappy(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
-    match snap::raw::decompress_len(piece) {
-        Ok(len) if len <= len_max => {}
-        _ => return bad("snappy piece does not fit its block"),
-    }
-    snap::raw::Decoder::new().decompress_vec(piece).or_else(|error| bad(format!("snappy value: {error}")))
-}
-
-/// An LZ4 block does not say how long it becomes, but at most 255 times as long.
-fn expand_lz4(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
-    let len_max = len_max.min(piece.len().saturating_mul(255));
-    lz4_flex::block::decompress(piece, len_max).or_else(|error| bad(format!("LZ4 value: {error}")))
-}
-
-fn expand_zstd(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
-    let decoder = zstd::stream::read::Decoder::with_buffer(piece);
-    let mut limited = decoder.or_else(|e| bad(format!("zstd value: {e}")))?.take(len_max as u64 + 1);
-    let mut out = Vec::new();
-    limited.read_to_end(&mut out).or_else(|error| bad(format!("zstd value: {error}")))?;
-    Ok(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn blocks(pieces: &[(usize, Vec<u8>)]) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (raw_len, piece) in pieces {
-            out.extend_from_slice(&(*raw_len as u32).to_be_bytes());
-            out.extend_from_slice(&(piece.len() as u32).to_be_bytes());
-            out.extend_from_slice(piece);
-        }
-        out
-    }
-
-    #[test]
-    fn block_streams_of_several_blocks_are_expanded() {
-        let (first, second) = (vec![b'a'; 5000], b"bcd".to_vec());
-        let whole = [&first[..], &second[..]].concat();
-        let lz4 = |raw: &Vec<u8>| (raw.len(), lz4_flex::block::compress(raw));
-        let snappy = |raw: &Vec<u8>| (raw.len(), snap::raw::Encoder::new().compress_vec(raw).unwrap());
-        let zstd = |raw: &Vec<u8>| (raw.len(), zstd::stream::encode_all(&raw[..], 3).unwrap());
-        type Expand = fn(&[u8], usize) -> Decode<Vec<u8>>;
-        let cases: [(Vec<u8>, Expand); 3] = [
-            (blocks(&[lz4(&first), lz4(&second)]), expand_lz4),
-            (blocks(&[snappy(&first), snappy(&second)]), expand_snappy),
-            (blocks(&[zstd(&first), zstd(&second)]), expand_zstd),
-        ];
-        for (stream, expand) in cases {
-            let mut out = Vec::new();
-            expand_blocks(&stream, whole.len(), expand, &mut out).unwrap();
-            assert!(out == whole);
-            for len in 0..stream.len() {
-                assert!(expand_blocks(&stream[..len], whole.len(), expand, &mut Vec::new()).is_err());
-            }
-            assert!(expand_blocks(&stream, whole.len() - 1, expand, &mut Vec::new()).is_err());
-        }
-    }
 }

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use halcyon_schema::Compression;
+
 use crate::LateSyncs;
 
 /// What `SYNC_WAL` means here (`wal.sync`). `FSYNC_WAL` is always `Fsync`.
@@ -50,6 +52,19 @@ pub struct WalConfig {
     /// With more files than this [`crate::Wal::regions_holding_oldest`] asks for flushes
     /// (`hbase.regionserver.maxlogs`).
     pub files_count_max: usize,
+    /// How files are compressed; `None`: not at all. A log that is encrypted is not compressed.
+    pub compression: Option<WalCompression>,
+}
+
+/// How a log's files are compressed: names by dictionaries, as HBase does it (`hbase.regionserver.wal.enablecompression`), and
+/// values by a codec. Tags stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalCompression {
+    /// Codec of each value; `None`: values stay as they are (`hbase.regionserver.wal.value.enablecompression`,
+    /// `hbase.regionserver.wal.value.compression.type`).
+    pub values: Option<Compression>,
+    /// Whether ZSTD has the form of HBase's codec class, and not of Hadoop's.
+    pub zstd_in_records: bool,
 }
 
 impl WalConfig {
@@ -72,6 +87,7 @@ impl WalConfig {
             keeps_spare: false,
             late_syncs: None,
             files_count_max: 32,
+            compression: None,
         }
     }
 

@@ -25,11 +25,13 @@
 use halcyon_cell::{CellRef, Error, Result};
 use halcyon_crypto::IV_LEN;
 use halcyon_proto::pb;
+use halcyon_schema::Compression;
 use prost::Message;
 use smallvec::SmallVec;
 
-use crate::WalEntry;
 use crate::cipher::WalCipher;
+use crate::source::{Decode, bad};
+use crate::{WalCompression, WalEntry};
 
 pub(crate) const MAGIC: &[u8; 4] = b"PWAL";
 pub(crate) const TRAILER_MAGIC: &[u8; 4] = b"LAWP";
@@ -59,6 +61,50 @@ const _: () = assert!(TRAILER.len() == 4 + TRAILER_MAGIC.len() && TRAILER[4] == 
 /// Name of the check attribute.
 pub(crate) const CHECK_NAME: &str = "crc32c";
 
+/// The same in a compressed file. HBase's readers look the value of every attribute up in the dictionary of tables, and adding a
+/// value twice breaks them; so the check is part of the name, and the value is the index of the entry's own table.
+const PACKED_CHECK_PREFIX: &[u8; 10] = b"\x62\x1c\x0a\x16crc32c";
+/// In front of the index.
+const PACKED_CHECK_VALUE: &[u8; 2] = b"\x12\x02";
+/// Twelve bytes, six bits in each character.
+const PACKED_LEN: usize = 16;
+const PACKED_CHECK_LEN: usize = PACKED_CHECK_PREFIX.len() + PACKED_LEN + PACKED_CHECK_VALUE.len() + 2;
+const _: () = assert!(PACKED_CHECK_PREFIX[1] as usize == PACKED_CHECK_LEN - 2);
+const _: () = assert!(PACKED_CHECK_PREFIX[3] as usize == CHECK_NAME.len() + PACKED_LEN);
+/// The character of six bits that are 0.
+const PACKED_ZERO: u8 = b'0';
+
+/// How checks lie in the keys of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckForm {
+    Plain,
+    /// Of a compressed file.
+    Packed,
+}
+
+impl CheckForm {
+    /// How the attribute begins.
+    pub(crate) fn prefix(self) -> &'static [u8] {
+        match self {
+            CheckForm::Plain => CHECK_PREFIX,
+            CheckForm::Packed => PACKED_CHECK_PREFIX,
+        }
+    }
+
+    /// Bytes of the attribute.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            CheckForm::Plain => CHECK_LEN,
+            CheckForm::Packed => PACKED_CHECK_LEN,
+        }
+    }
+}
+
+/// Whether an attribute of a key is its check, in either form.
+pub(crate) fn is_check(name: &str) -> bool {
+    name.starts_with(CHECK_NAME) && [CHECK_NAME.len(), CHECK_NAME.len() + PACKED_LEN].contains(&name.len())
+}
+
 /// Our own field of the header; a reader that does not know it skips it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct HeaderExtension {
@@ -68,19 +114,24 @@ pub(crate) struct HeaderExtension {
 }
 
 /// Magic and header of a new log. Error: its key cannot be wrapped.
-pub(crate) fn encode_header(cipher: Option<&WalCipher>) -> Result<Vec<u8>> {
+pub(crate) fn encode_header(
+    cipher: Option<&WalCipher>,
+    compression: Option<&WalCompression>,
+) -> Result<Vec<u8>> {
+    debug_assert!(cipher.is_none() || compression.is_none(), "what is encrypted cannot be compressed");
     let (writer, codec) = match cipher {
         Some(_) => (SECURE_WRITER_CLASS, SECURE_CELL_CODEC_CLASS),
         None => (WRITER_CLASS, CELL_CODEC_CLASS),
     };
+    let values = compression.and_then(|compression| compression.values);
     let header = pb::WalHeader {
-        has_compression: Some(false),
+        has_compression: Some(compression.is_some()),
         encryption_key: cipher.map(WalCipher::wrapped_key).transpose()?.map(Into::into),
         has_tag_compression: Some(false),
         writer_cls_name: Some(writer.to_string()),
         cell_codec_cls_name: Some(codec.to_string()),
-        has_value_compression: Some(false),
-        ..Default::default()
+        has_value_compression: Some(values.is_some()),
+        value_compression_algorithm: values.map(Compression::code),
     };
     let mut message = header.encode_to_vec();
     HeaderExtension { checked: Some(true) }.encode_raw(&mut message);
@@ -128,7 +179,7 @@ impl<'a> PreparedEntry<'a> {
         cipher: Option<&WalCipher>,
     ) -> PreparedEntry<'a> {
         let mut key = key.clone();
-        key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
+        key.extended_attributes.retain(|attribute| !is_check(&attribute.key));
         key.following_kv_count = Some(cells.len() as u32);
         PreparedEntry::from_head(key.encode_to_vec().into(), cells, cipher)
     }
@@ -247,29 +298,73 @@ pub(crate) fn varint_len(number: u64) -> usize {
 pub(crate) struct Check {
     pub crc: u32,
     pub synced_bytes: u64,
+    /// In a compressed file: the index of the table, which belongs to what is checked.
+    pub table_index: Option<[u8; 2]>,
 }
 
 impl Check {
     /// `None` if the key does not end with a check.
-    pub(crate) fn of_key(key: &[u8]) -> Option<Check> {
-        let at = key.len().checked_sub(CHECK_LEN)?;
-        let value = key[at..].strip_prefix(CHECK_PREFIX)?;
-        let (crc, synced) = value.split_at(4);
-        Some(Check {
-            crc: u32::from_be_bytes(crc.try_into().expect("four bytes")),
-            synced_bytes: u64::from_be_bytes(synced.try_into().expect("eight bytes")),
-        })
+    pub(crate) fn of_key(key: &[u8], form: CheckForm) -> Option<Check> {
+        let at = key.len().checked_sub(form.len())?;
+        let rest = key[at..].strip_prefix(form.prefix())?;
+        let (value, table_index) = match form {
+            CheckForm::Plain => (rest.try_into().ok()?, None),
+            CheckForm::Packed => {
+                let (packed, index) = rest.split_first_chunk::<PACKED_LEN>()?;
+                (unpack(packed)?, Some(index.strip_prefix(PACKED_CHECK_VALUE)?.try_into().ok()?))
+            }
+        };
+        let [c0, c1, c2, c3, synced @ ..]: [u8; 12] = value;
+        let crc = u32::from_be_bytes([c0, c1, c2, c3]);
+        Some(Check { crc, synced_bytes: u64::from_be_bytes(synced), table_index })
     }
 
     /// The check over a key with this one at its end; it goes on over the cells.
-    pub(crate) fn begin(key: &[u8]) -> u32 {
-        crc32c::crc32c(&key[..key.len() - CHECK_LEN])
+    pub(crate) fn begin(key: &[u8], form: CheckForm) -> u32 {
+        crc32c::crc32c(&key[..key.len() - form.len()])
     }
 
     /// The check of key and cells as they are; `crc` if they are the ones that were written.
     pub(crate) fn complete(&self, of_key_and_cells: u32) -> u32 {
-        crc32c::crc32c_append(of_key_and_cells, &self.synced_bytes.to_be_bytes())
+        let crc = crc32c::crc32c_append(of_key_and_cells, &self.synced_bytes.to_be_bytes());
+        self.table_index.map_or(crc, |index| crc32c::crc32c_append(crc, &index))
     }
+
+    /// `Bad` if key and cells are not the ones that were written.
+    pub(crate) fn verify(&self, of_key_and_cells: u32) -> Decode<()> {
+        let found = self.complete(of_key_and_cells);
+        if found != self.crc {
+            return bad(format!("check of key and cells: expected {:08x}, found {found:08x}", self.crc));
+        }
+        Ok(())
+    }
+
+    /// Writes the whole attribute, with the check of a key and cells.
+    pub(crate) fn put(&self, of_key_and_cells: u32, attribute: &mut [u8]) {
+        let mut value = [0; 12];
+        value[..4].copy_from_slice(&self.complete(of_key_and_cells).to_be_bytes());
+        value[4..].copy_from_slice(&self.synced_bytes.to_be_bytes());
+        let parts: [&[u8]; 4] = match &self.table_index {
+            None => [CHECK_PREFIX, &value, &[], &[]],
+            Some(index) => [PACKED_CHECK_PREFIX, &pack(value), PACKED_CHECK_VALUE, index],
+        };
+        attribute.copy_from_slice(&parts.concat());
+    }
+}
+
+/// Twelve bytes as sixteen characters of UTF-8.
+fn pack(bytes: [u8; 12]) -> [u8; PACKED_LEN] {
+    let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+    std::array::from_fn(|at| (0..6).fold(0, |bits, n| bits << 1 | bit(6 * at + n)) + PACKED_ZERO)
+}
+
+/// `None` if a character is not one of [`pack`].
+fn unpack(packed: &[u8; PACKED_LEN]) -> Option<[u8; 12]> {
+    if !packed.iter().all(|character| (PACKED_ZERO..PACKED_ZERO + 64).contains(character)) {
+        return None;
+    }
+    let bit = |at: usize| (packed[at / 6] - PACKED_ZERO) >> (5 - at % 6) & 1;
+    Some(std::array::from_fn(|at| (0..8).fold(0, |bits, n| bits << 1 | bit(8 * at + n))))
 }
 
 /// A check that goes on over a plain cell.
@@ -303,15 +398,12 @@ fn reset_check(entries: &mut [u8], is_encrypted: bool) -> Result<usize> {
     }
     let cells = entries.get(key_at + key_len..at).ok_or_else(cut)?;
     let crc = crc32c::crc32c_append(crc32c::crc32c(&entries[key_at..check_at]), cells);
-    let synced = 0u64.to_be_bytes();
-    let value = &mut entries[check_at + CHECK_PREFIX.len()..key_at + key_len];
-    value[..4].copy_from_slice(&crc32c::crc32c_append(crc, &synced).to_be_bytes());
-    value[4..].copy_from_slice(&synced);
+    Check { crc: 0, synced_bytes: 0, table_index: None }.put(crc, &mut entries[check_at..key_at + key_len]);
     Ok(at)
 }
 
-/// Bytes of the plain cell that comes first.
-fn plain_len(rest: &[u8]) -> Option<usize> {
+/// Bytes of the plain cell that comes first, with its length.
+pub(crate) fn plain_len(rest: &[u8]) -> Option<usize> {
     let len = rest.first_chunk::<4>()?;
     Some(4 + u32::from_be_bytes(*len) as usize)
 }
@@ -342,6 +434,17 @@ mod tests {
                 assert_eq!(out.len(), varint_len(number), "{number}");
             }
         }
+    }
+
+    #[test]
+    fn a_check_is_packed_into_characters() {
+        for bytes in [[0; 12], [0xff; 12], *b"\x00\x01\x02\x80\xfe\xaa\x55twelv"] {
+            let packed = pack(bytes);
+            assert!(packed.is_ascii());
+            assert_eq!(unpack(&packed), Some(bytes));
+        }
+        assert_eq!(unpack(b"012345678901234/"), None);
+        assert_eq!(unpack(b"012345678901234p"), None);
     }
 
     #[test]
@@ -402,9 +505,9 @@ mod tests {
         assert_eq!((key.log_sequence_number, key.write_time), (7, 1_700_000_000_000));
         assert_eq!((key.nonce_group, key.nonce, key.following_kv_count), (Some(3), None, Some(1)));
         assert_eq!(key.extended_attributes.len(), 1);
-        let check = Check::of_key(&out[1..1 + key_len]).unwrap();
+        let check = Check::of_key(&out[1..1 + key_len], CheckForm::Plain).unwrap();
         assert_eq!(check.synced_bytes, 99);
-        let crc = continue_crc(Check::begin(&out[1..1 + key_len]), cell.bytes());
+        let crc = continue_crc(Check::begin(&out[1..1 + key_len], CheckForm::Plain), cell.bytes());
         assert_eq!(check.complete(crc), check.crc);
     }
 }

@@ -8,8 +8,9 @@
 //! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
 //! - `cipher.rs`: the cells of encrypted files
-//! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `dictionary.rs` and
-//!   `compressed.rs` read files that HBase wrote with dictionary compression.
+//! - `compressing.rs`: files with dictionary compression; `dictionary.rs` has the dictionaries
+//! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `compressed.rs` reads keys and
+//!   cells of files with dictionary compression.
 //! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
 //!
 //! What always holds:
@@ -27,6 +28,7 @@
 mod appends;
 mod cipher;
 mod compressed;
+mod compressing;
 mod config;
 mod dictionary;
 mod drive;
@@ -42,7 +44,7 @@ mod source;
 mod split;
 mod stats;
 
-pub use config::{SyncMode, WalConfig};
+pub use config::{SyncMode, WalCompression, WalConfig};
 pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
 pub use halcyon_schema::Durability;
 pub use hedge::{LateSyncs, SyncJob, SyncThreads};

@@ -146,6 +146,8 @@ impl Wal {
     /// gets an error and does not make it again.
     pub fn open_in_place(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
         let cipher = WalCipher::of(&env)?;
+        // As HBase, which compresses no cell that it encrypts.
+        let config = WalConfig { compression: config.compression.filter(|_| cipher.is_none()), ..config };
         let mut rolling = Rolling::new(cipher.clone());
         let (file, path) = rolling.create_file(&env, &config).map_err(not_made)?;
         let buffered = Arc::new(AtomicUsize::new(0));
@@ -406,7 +408,7 @@ impl Wal {
 
     fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool, to_disk: bool) -> Result<Put> {
         if !bytes.is_empty() {
-            if let Put::NoSpace(error) = put_or_cut(writer, bytes)? {
+            if let Put::NoSpace(error) = put_or_cut(writer, bytes, self.config.compression.is_some())? {
                 return Ok(Put::NoSpace(error));
             }
             writer.unsynced = true;

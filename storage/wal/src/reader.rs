@@ -24,8 +24,8 @@ use prost::Message;
 use crate::cipher;
 use crate::compressed::CompressionContext;
 use crate::format::{
-    CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, SECURE_CELL_CODEC_CLASS, TRAILER, TRAILER_MAGIC,
-    continue_crc, varint_len,
+    Check, CheckForm, HeaderExtension, MAGIC, SECURE_CELL_CODEC_CLASS, TRAILER, TRAILER_MAGIC, continue_crc,
+    varint_len,
 };
 use crate::source::{Decode, Source, Stop, bad};
 
@@ -179,7 +179,7 @@ impl WalReader {
         let mut from = behind;
         while let Some(attribute_at) = self.find_check(from)? {
             from = attribute_at + 1;
-            let key_end = attribute_at + CHECK_LEN as u64;
+            let key_end = attribute_at + self.check_form().len() as u64;
             if let Some((begin, _)) = self.decode_entry_with_key_end(key_end, behind)? {
                 self.source.seek(begin);
                 self.done = false;
@@ -243,18 +243,52 @@ impl WalReader {
         Ok(())
     }
 
-    fn decode(&mut self) -> Decode<Decoded> {
+    fn check_form(&self) -> CheckForm {
+        if self.compression.is_some() { CheckForm::Packed } else { CheckForm::Plain }
+    }
+
+    /// The bytes of a key, the check in them, and what they are.
+    fn read_key(&mut self) -> Decode<(Bytes, Option<Check>, pb::WalKey)> {
         let key_len = self.source.varint32()? as usize;
         if key_len == 0 || key_len > KEY_LEN_MAX {
             return bad(format!("key length: expected 1 to {KEY_LEN_MAX}, found {key_len}"));
         }
-        let key_bytes = Bytes::copy_from_slice(self.source.take(key_len)?);
-        let check = Check::of_key(&key_bytes);
+        let bytes = Bytes::copy_from_slice(self.source.take(key_len)?);
+        let check = Check::of_key(&bytes, self.check_form());
         if self.checked && check.is_none() {
             return bad("key: expected a check at its end, found none");
         }
-        let mut key = pb::WalKey::decode(key_bytes.clone())
+        let key = pb::WalKey::decode(bytes.clone())
             .or_else(|error| bad(format!("key: expected a WALKey, found that {error}")))?;
+        Ok((bytes, check, key))
+    }
+
+    /// Whether the entry that comes next is whole, for a compressed log with checks. Nothing is looked up in dictionaries, so it
+    /// can be asked of any place. What the entry knows to have been on disk; the source is behind it.
+    fn verify_compressed(&mut self) -> Decode<u64> {
+        let (bytes, check, key) = self.read_key()?;
+        let (Some(check), Some(context)) = (check, &self.compression) else {
+            return bad("a log without compression or without checks");
+        };
+        let count = u64::from(key.following_kv_count());
+        if count > self.source.remaining() {
+            return Err(Stop::End);
+        }
+        let crc = self.source.with_crc(Check::begin(&bytes, self.check_form()), |source| {
+            (0..count).try_for_each(|_| context.skip_cell(source))
+        })?;
+        check.verify(crc).map(|()| check.synced_bytes)
+    }
+
+    fn decode(&mut self) -> Decode<Decoded> {
+        let is_verified = self.checked && self.compression.is_some();
+        if is_verified {
+            // First of all: what is not whole must not get into the dictionaries.
+            let at = self.source.offset();
+            self.verify_compressed()?;
+            self.source.seek(at);
+        }
+        let (key_bytes, check, mut key) = self.read_key()?;
         if let Some(context) = &mut self.compression {
             context.expand_key(&mut key)?;
         }
@@ -262,13 +296,12 @@ impl WalReader {
             return bad("key: expected the name of a region, found none");
         }
         let check = check.filter(|_| self.checked);
-        let mut crc = check.as_ref().map_or(0, |_| Check::begin(&key_bytes));
+        let mut crc = check.as_ref().map_or(0, |_| Check::begin(&key_bytes, self.check_form()));
         let cells = self.decode_cells(&key, &mut crc)?;
         let mut synced_bytes = 0;
         if let Some(check) = check {
-            let found = check.complete(crc);
-            if found != check.crc {
-                return bad(format!("check of key and cells: expected {:08x}, found {found:08x}", check.crc));
+            if !is_verified {
+                check.verify(crc)?;
             }
             synced_bytes = check.synced_bytes;
         }
@@ -305,7 +338,8 @@ impl WalReader {
             self.done = true;
             return Err(self.error(at, stop));
         }
-        if self.has_trailer && self.compression.is_none() && matches!(stop, Stop::End) {
+        let may_decode_again = self.compression.is_none() || self.checked;
+        if self.has_trailer && may_decode_again && matches!(stop, Stop::End) {
             // What looked like a trailer may be the end of a value.
             self.has_trailer = false;
             self.source.set_end(self.file_len);
@@ -355,9 +389,9 @@ impl WalReader {
         let mut from = at + 1;
         while let Some(attribute_at) = self.find_check(from)? {
             from = attribute_at + 1;
-            let key_end = attribute_at + CHECK_LEN as u64;
-            let Some((_, entry)) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
-            synced = synced.max(entry.synced_bytes);
+            let key_end = attribute_at + self.check_form().len() as u64;
+            let Some((_, known)) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
+            synced = synced.max(known);
             from = self.source.offset();
         }
         Ok(synced)
@@ -370,28 +404,30 @@ impl WalReader {
         loop {
             self.source.seek(at);
             let len = self.source.remaining().min(STEP as u64) as usize;
-            if len < CHECK_LEN {
+            if len < self.check_form().len() {
                 return Ok(None);
             }
+            let prefix = self.check_form().prefix();
             let found = match self.source.take(len) {
-                Ok(bytes) => bytes.windows(CHECK_PREFIX.len()).position(|window| window == CHECK_PREFIX),
+                Ok(bytes) => bytes.windows(prefix.len()).position(|window| window == prefix),
                 Err(stop) => return Err(self.error(at, stop)),
             };
             if let Some(found) = found {
                 return Ok(Some(at + found as u64));
             }
-            at += (len - (CHECK_PREFIX.len() - 1)) as u64;
+            at += (len - (prefix.len() - 1)) as u64;
         }
     }
 
-    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Also returns where it begins.
-    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, Decoded)>> {
+    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Where it begins, and what it knows to
+    /// have been on disk.
+    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, u64)>> {
         const LOOK_BACK_MAX: u64 = 4 << 10; // our keys are much shorter
         if key_end > self.source.end() {
             return Ok(None);
         }
         let lowest = from.max(key_end.saturating_sub(LOOK_BACK_MAX));
-        for begin in (lowest..key_end - CHECK_LEN as u64).rev() {
+        for begin in (lowest..key_end - self.check_form().len() as u64).rev() {
             self.source.seek(begin);
             let Ok(len) = self.source.varint32() else { continue };
             let len = u64::from(len);
@@ -399,8 +435,12 @@ impl WalReader {
                 continue;
             }
             self.source.seek(begin);
-            match self.decode() {
-                Ok(entry) => return Ok(Some((begin, entry))),
+            let decoded = match self.compression {
+                Some(_) => self.verify_compressed(),
+                None => self.decode().map(|entry| entry.synced_bytes),
+            };
+            match decoded {
+                Ok(synced_bytes) => return Ok(Some((begin, synced_bytes))),
                 Err(Stop::Io(error)) => return Err(self.error(begin, Stop::Io(error))),
                 Err(_) => {}
             }

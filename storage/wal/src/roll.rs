@@ -17,6 +17,7 @@ use halcyon_env::{Env, WritableFile};
 
 use crate::appends::Unflushed;
 use crate::cipher::WalCipher;
+use crate::compressing::CompressedFile;
 use crate::format::{TRAILER, encode_header};
 use crate::full::Put;
 use crate::log::{Wal, Writer};
@@ -433,7 +434,8 @@ impl Rolling {
     /// log's name always has a whole header. A `Remote` file has one name from the beginning, by which others seal it;
     /// recovery takes it for empty until it has its header.
     pub(crate) fn create_file(&mut self, env: &Env, config: &WalConfig) -> io::Result<NewFile> {
-        let header = encode_header(self.cipher.as_deref()).map_err(io::Error::other)?;
+        let header =
+            encode_header(self.cipher.as_deref(), config.compression.as_ref()).map_err(io::Error::other)?;
         let path = self.free_name(env, config)?;
         let is_named_last = config.sync_mode != SyncMode::Remote;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -459,6 +461,10 @@ impl Rolling {
             !file.is_empty(),
             "a file takes entries after its header: recovery refuses a WAL without one"
         );
+        let file = match config.compression {
+            Some(compression) => Box::new(CompressedFile::new(file, compression)),
+            None => file,
+        };
         Ok((file, path))
     }
 

@@ -39,11 +39,13 @@ pub(crate) struct Source {
     buffer: Vec<u8>,
     /// Next byte in `buffer`.
     next: usize,
+    /// A CRC-32C that goes on over what is taken.
+    crc: Option<u32>,
 }
 
 impl Source {
     pub(crate) fn new(file: Arc<dyn ReadableFile>, end: u64) -> Source {
-        Source { file, end, base: 0, buffer: Vec::new(), next: 0 }
+        Source { file, end, base: 0, buffer: Vec::new(), next: 0, crc: None }
     }
 
     /// Offset of the next byte.
@@ -92,7 +94,18 @@ impl Source {
         }
         let bytes = &self.buffer[self.next..self.next + len];
         self.next += len;
+        if let Some(crc) = &mut self.crc {
+            *crc = crc32c::crc32c_append(*crc, bytes);
+        }
         Ok(bytes)
+    }
+
+    /// `crc` goes on over what `take` takes, and is returned.
+    pub(crate) fn with_crc(&mut self, crc: u32, take: impl FnOnce(&mut Source) -> Decode<()>) -> Decode<u32> {
+        self.crc = Some(crc);
+        let taken = take(self);
+        let crc = self.crc.take().expect("it was set");
+        taken.map(|()| crc)
     }
 
     pub(crate) fn byte(&mut self) -> Decode<u8> {

@@ -217,7 +217,7 @@ impl Output {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
             let mut file = env.fs.create(&self.temporary)?;
-            file.write_all(&encode_header(cipher)?)?;
+            file.write_all(&encode_header(cipher, None)?)?;
             self.file = Some(file);
         }
         let file = self.file.as_mut().expect("was just made");

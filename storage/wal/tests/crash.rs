@@ -32,7 +32,7 @@ struct Knowledge {
 }
 
 fn config(sync_mode: SyncMode) -> WalConfig {
-    let mut config = WalConfig::new(LOG_DIR, "/hbase/oldWALs", "h%2C1%2C2");
+    let mut config = common::config(LOG_DIR, "/hbase/oldWALs", "h%2C1%2C2");
     config.sync_mode = sync_mode;
     config
 }
@@ -371,7 +371,7 @@ fn recovered_edits_of_two_servers_are_both_kept() {
 
 /// Entries of one region in the WAL of a server, which leaves it.
 fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
-    let mut config = WalConfig::new(Path::new("/hbase/WALs").join(server), "/hbase/oldWALs", server);
+    let mut config = common::config(Path::new("/hbase/WALs").join(server), "/hbase/oldWALs", server);
     config.sync_mode = SyncMode::Remote;
     let wal = Wal::open(common::env(fs), config).unwrap();
     for &seq in seqs {
@@ -401,5 +401,18 @@ fn encrypted_edits_survive_a_crash_as_well() {
         die_after_an_error(SimDisk::ALL[0], SyncMode::Fsync, Operation::Sync, 3);
         split_dies_at_every_sync_point(SimDisk::ALL[0]);
         recovered_edits_of_two_servers_are_both_kept();
+    });
+}
+
+#[test]
+fn compressed_edits_survive_a_crash_as_well() {
+    common::compressed(|| {
+        die_at_every_sync_point(SimDisk::ALL[0], SyncMode::Fsync);
+        die_at_every_sync_point(SimDisk::ALL[0], SyncMode::Written);
+        die_at_every_sync_point(SimDisk::Hdfs, SyncMode::Remote);
+        for operation in [Operation::Sync, Operation::Write] {
+            die_after_an_error(SimDisk::ALL[0], SyncMode::Fsync, operation, 3);
+        }
+        split_dies_at_every_sync_point(SimDisk::ALL[0]);
     });
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, SeqId, append_tag};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
-use halcyon_wal::{Durability, Wal, WalConfig, WalEntry, WalReader};
+use halcyon_wal::{Durability, Wal, WalCompression, WalEntry, WalReader};
 
 const ENTRIES_COUNT: u64 = 12;
 
@@ -36,7 +36,7 @@ fn first_seed() -> u64 {
 fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
     let mut dice = Dice::new(seed);
     let fs = SimFileSystem::new();
-    let wal = Wal::open(common::env(&fs), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+    let wal = Wal::open(common::env(&fs), common::config("/WALs/h", "/oldWALs", "h")).unwrap();
     let path = wal.current_file();
     let (mut offsets, mut entries) = (Vec::new(), Vec::new());
     for seq in 1..=ENTRIES_COUNT {
@@ -63,6 +63,24 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
         wal.close().unwrap();
     }
     (fs.read(&path).unwrap(), offsets, entries)
+}
+
+/// Appends and syncs an entry.
+fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>) {
+    let cells = [cell];
+    let entry = WalEntry {
+        region: b"aaaa",
+        table: b"t",
+        seq: SeqId::new(seq),
+        write_time_ms: 1,
+        nonce_group: 0,
+        nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
+        cells: &cells,
+    };
+    wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+    wal.drive();
 }
 
 struct Found {
@@ -134,7 +152,7 @@ fn damage_in_what_was_never_synced_is_a_torn_tail() {
     let mut torn_in_front_of_whole_entries = 0;
     for seed in (0..300).map(|n| first_seed() + n) {
         let fs = SimFileSystem::new();
-        let wal = Wal::open(common::env(&fs), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+        let wal = Wal::open(common::env(&fs), common::config("/WALs/h", "/oldWALs", "h")).unwrap();
         for seq in 1..=30u64 {
             let cell = Cell::put(b"row", b"f", b"q", 1, &[seq as u8; 600]);
             let cells = [cell.get()];
@@ -256,6 +274,38 @@ fn damage_of_encrypted_logs_is_noticed_as_well() {
         a_changed_byte_is_noticed();
         every_truncation_of_a_log_gives_a_prefix();
         garbage_is_refused_in_peace();
+    });
+}
+
+#[test]
+fn damage_of_compressed_logs_is_noticed_as_well() {
+    // That test looks for values in the file, so there they are as they were.
+    common::compressed_as(WalCompression::default(), damage_in_what_was_never_synced_is_a_torn_tail);
+    common::compressed(|| {
+        random_entries_come_back();
+        a_changed_byte_is_noticed();
+        every_truncation_of_a_log_gives_a_prefix();
+        garbage_is_refused_in_peace();
+    });
+}
+
+/// The end of the last value looks like a trailer, in a log whose writer died.
+#[test]
+fn a_compressed_value_that_looks_like_a_trailer_is_a_value() {
+    common::compressed_as(WalCompression::default(), || {
+        let fs = SimFileSystem::new();
+        let wal = Wal::open(fs.env(), common::config("/WALs/h", "/oldWALs", "h")).unwrap();
+        let value = [b"value".as_slice(), b"\0\0\0\0LAWP"].concat();
+        let cell = Cell::put(b"row", b"f", b"q", 1, &value);
+        for seq in 1..=2 {
+            append_one(&wal, seq, cell.get());
+        }
+        let bytes = fs.read(&wal.current_file()).unwrap();
+        assert!(bytes.ends_with(b"LAWP"));
+        let found = read(&bytes);
+        found.end.unwrap();
+        let values: Vec<_> = found.entries.iter().map(|cells| cells[0].value()).collect();
+        assert_eq!(values, [&value[..], &value[..]]);
     });
 }
 

@@ -13,7 +13,8 @@ use std::process::Command;
 use crate::common::Scratch;
 use halcyon_cell::{Cell, CellRef, CellType, SeqId, append_tag};
 use halcyon_env::Env;
-use halcyon_wal::{Durability, Wal, WalEntry, WalReader, split_logs};
+use halcyon_schema::Compression;
+use halcyon_wal::{Durability, Wal, WalCompression, WalEntry, WalReader, split_logs};
 
 fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
@@ -91,6 +92,13 @@ fn write_log(scratch: &Scratch) -> PathBuf {
         if seq % 4 == 0 {
             cells.push(Cell::build(row.as_bytes(), b"f", b"tagged", 9, CellType::Put, b"v", &tags, 0));
         }
+        if seq % 10 == 0 {
+            // More qualifiers than a dictionary has slots, each of them several times.
+            cells.extend((0..200).map(|n| n + 200 * seq).map(|n| {
+                let qualifier = format!("q{}", (n * n + 3 * n) % 401 % 190);
+                Cell::put(row.as_bytes(), b"f", qualifier.as_bytes(), n as i64, qualifier.as_bytes())
+            }));
+        }
         let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
         let entry = WalEntry {
             region: b"0123456789abcdef0123456789abcdef",
@@ -120,6 +128,17 @@ fn hbase_reads_our_encrypted_logs() {
     common::encrypted(hbase_reads_our_logs);
 }
 
+/// ZSTD is read by HBase's own codec class, which the classes of the test have.
+#[test]
+#[ignore = "needs HBase's jars: testing/compat/files.sh"]
+fn hbase_reads_our_compressed_logs() {
+    let codecs =
+        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+    for values in std::iter::once(None).chain(codecs.map(Some)) {
+        common::compressed_as(WalCompression { values, zstd_in_records: true }, hbase_reads_our_logs);
+    }
+}
+
 #[test]
 #[ignore = "needs HBase's jars: testing/compat/files.sh"]
 fn hbase_reads_our_logs() {
@@ -138,6 +157,9 @@ fn hbase_reads_our_logs() {
         Command::new("javac").args(javac).arg(scratch.path()).arg(testdata("HBaseWal.java")).status();
     assert!(compiled.unwrap().success());
     let class_path = format!("{jars}:{}", scratch.path().display());
+    let codec = "<property><name>hbase.io.compress.zstd.codec</name><value>org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec</value></property>";
+    let site = format!("<configuration>{codec}</configuration>");
+    std::fs::write(scratch.path().join("core-site.xml"), site).unwrap();
     for path in [log, recovered] {
         let mut java = Command::new("java");
         java.env("HALCYON_KEY_STORE", key_store());

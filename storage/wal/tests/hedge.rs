@@ -68,7 +68,7 @@ impl Bench {
         fs.set_waits_within(waits_within);
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let threads = Arc::new(Threads { left: AtomicUsize::new(usize::MAX) });
-        let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+        let mut config = common::config(DIR, "/hbase/oldWALs", "s");
         (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
         let (threads_too, late_max, give_up_min) = (threads.clone(), late, late);
         config.late_syncs = Some(LateSyncs { threads: threads_too, late_min: late, late_max, give_up_min });
@@ -431,5 +431,15 @@ fn an_encrypted_round_goes_to_two_files_as_well() {
     common::encrypted(|| {
         the_first_answer_counts_whichever_file_gives_it();
         a_crash_after_a_late_sync_loses_nothing();
+    });
+}
+
+#[test]
+fn a_compressed_round_goes_to_two_files_as_well() {
+    common::compressed(|| {
+        the_first_answer_counts_whichever_file_gives_it();
+        a_crash_after_a_late_sync_loses_nothing();
+        a_late_round_goes_to_a_spare_file_without_the_slow_machine();
+        a_log_without_idle_threads_waits();
     });
 }

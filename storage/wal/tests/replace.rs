@@ -38,7 +38,7 @@ impl Bench {
 
     fn on(fs: SimFileSystem, change: impl FnOnce(&mut WalConfig)) -> Bench {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+        let mut config = common::config(DIR, "/hbase/oldWALs", "s");
         change(&mut config);
         let wal = Wal::open(Env { clock: clock.clone(), ..common::env(&fs) }, config).unwrap();
         Bench { fs, clock, wal, told: Arc::default() }
@@ -452,5 +452,16 @@ fn an_encrypted_log_goes_on_in_a_new_file_as_well() {
         after_a_failed_write_or_sync_the_log_goes_on_in_a_new_file();
         entries_that_nobody_wanted_synced_are_written_again();
         a_spare_file_takes_over_and_leaves_nothing();
+    });
+}
+
+#[test]
+fn a_compressed_log_goes_on_in_a_new_file_as_well() {
+    common::compressed(|| {
+        after_a_failed_write_or_sync_the_log_goes_on_in_a_new_file();
+        entries_that_nobody_wanted_synced_are_written_again();
+        a_spare_file_takes_over_and_leaves_nothing();
+        a_full_disk_is_no_error_that_counts();
+        a_remote_log_outlives_data_nodes();
     });
 }

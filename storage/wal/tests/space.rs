@@ -1,5 +1,6 @@
 //! A disk without space: appends wait or are refused, nothing is lost or written twice, and the log goes on.
 
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, Env, FileSystem, ManualClock};
-use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
+use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};
 
 const DIR: &str = "/hbase/WALs/s";
 
@@ -25,7 +26,7 @@ impl Bench {
         let fs = SimFileSystem::new();
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let env = Env { clock: clock.clone(), ..fs.env() };
-        let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+        let mut config = common::config(DIR, "/hbase/oldWALs", "s");
         config.sync_mode = sync_mode;
         let wal = Wal::open(env, config).unwrap();
         Bench { fs, clock, wal, done: Arc::default(), failed: Arc::default() }
@@ -240,7 +241,7 @@ fn a_log_whose_directory_was_taken_away_does_not_make_it_again() {
     let (dir, taken) = (Path::new(DIR), Path::new("/hbase/WALs/s-splitting"));
     bench.fs.rename(dir, taken).unwrap();
     bench.wal.roll().unwrap_err();
-    let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+    let mut config = common::config(DIR, "/hbase/oldWALs", "s");
     config.meta = true;
     assert!(Wal::open_in_place(bench.fs.env(), config).is_err());
     assert!(!bench.fs.exists(dir).unwrap());
@@ -253,7 +254,7 @@ fn recovered_edits_of_two_logs_do_not_share_a_name() {
     let fs = SimFileSystem::new();
     let live = |server: &str, seqs: &[u64]| {
         let dir = Path::new("/hbase/WALs").join(server);
-        let wal = Wal::open(fs.env(), WalConfig::new(dir.clone(), "/hbase/oldWALs", server)).unwrap();
+        let wal = Wal::open(fs.env(), common::config(dir.clone(), "/hbase/oldWALs", server)).unwrap();
         let bench = Bench {
             fs: fs.clone(),
             clock: Arc::new(ManualClock::at(1)),
@@ -283,4 +284,14 @@ fn recovered_edits_of_two_logs_do_not_share_a_name() {
     }
     seqs.sort_unstable();
     assert_eq!(seqs, [1, 2, 3, 4, 7, 7, 7]);
+}
+
+/// What did not fit is in the dictionaries already, and is written as it was encoded.
+#[test]
+fn compressed_writes_wait_for_space_as_well() {
+    common::compressed(|| {
+        writes_wait_for_space_and_new_ones_are_refused();
+        a_roll_that_finds_no_space_leaves_the_old_file();
+        a_log_that_is_closed_without_space_says_so();
+    });
 }

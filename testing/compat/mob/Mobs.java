@@ -251,6 +251,48 @@ public class Mobs {
     removing();
     bulk();
     admins();
+    replicas();
+  }
+
+  /** A copy of a region finds values in mob files, in those that a compaction has written too. */
+  static void replicas() throws Exception {
+    TableDescriptorBuilder builder = TableDescriptorBuilder.newBuilder(table("copied")).setRegionReplication(2);
+    admin.createTable(builder.setColumnFamily(mobFamily(M).build()).setColumnFamily(ColumnFamilyDescriptorBuilder.of(A)).build());
+    for (int row = 1; row <= 6; row++) {
+      put("copied", "r" + row, M, "q", 1, value(row, 100 * row));
+      put("copied", "r" + row, A, "q", 1, value(row, 5));
+    }
+    admin.flush(table("copied"));
+    say("a copy: %s", copy(6));
+    for (int row = 1; row <= 3; row++) put("copied", "r" + row, M, "q", 2, value(row + 10, 1000 + row));
+    try (Table table = connection.getTable(table("copied"))) { table.delete(new Delete(Bytes.toBytes("r6"))); }
+    put("copied", "r7", M, "q", 1, value(7, 700));
+    put("copied", "r7", M, "s", 1, value(7, 10));
+    admin.flush(table("copied"));
+    say("after a second flush: %s", copy(7));
+    compact("copied", true);
+    put("copied", "r8", M, "q", 1, value(8, 800));
+    admin.flush(table("copied"));
+    say("after a compaction: %s", copy(8));
+    admin.disableTable(table("copied"));
+    admin.enableTable(table("copied"));
+    say("after it was disabled: %s", copy(8));
+    admin.disableTable(table("copied"));
+    admin.deleteTable(table("copied"));
+  }
+
+  /** All versions of the last row, when the copy has it, and of all rows. */
+  static String copy(int lastRow) throws Exception {
+    Get get = new Get(Bytes.toBytes("r" + lastRow)).setConsistency(Consistency.TIMELINE).setReplicaId(1);
+    for (long end = System.nanoTime() + 60_000_000_000L; System.nanoTime() < end; Thread.sleep(100)) {
+      try (Table table = connection.getTable(table("copied"))) {
+        Result row = table.get(get);
+        if (row.isEmpty()) continue;
+        Scan scan = all().setConsistency(Consistency.TIMELINE).setReplicaId(1);
+        return row.isStale() + " " + show(row) + " " + scan("copied", scan);
+      }
+    }
+    return "nothing within a minute";
   }
 
   static void descriptors() throws Exception {

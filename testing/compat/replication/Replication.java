@@ -101,7 +101,8 @@ public class Replication {
           table.put(new Put(b(row)).addColumn(b("a"), b("first"), 1, b("v")).addColumn(b("b"), b("first"), 1, b("v")));
         }
       }
-      admin.createTable(table(PLAIN, family("a", 1, 3, false), family("b", 1, 1, false), family("c", 0, 1, false)), splits);
+      ColumnFamilyDescriptor mob = ColumnFamilyDescriptorBuilder.newBuilder(family("b", 1, 1, false)).setMobEnabled(true).setMobThreshold(6).build();
+      admin.createTable(table(PLAIN, family("a", 1, 3, false), mob, family("c", 0, 1, false)), splits);
       admin.createTable(table(LOCAL, family("a", 0, 1, false)));
       admin.createTable(table(LEDGER, family("a", 1, 1000, true)), splits);
     }
@@ -230,7 +231,8 @@ public class Replication {
         try (Table table = connection.getTable(name)) {
           long operation = random.nextLong();
           for (int attempt = 0; ; attempt++) {
-            try {
+            try (Admin admin = connection.getAdmin()) {
+              if (i % 300 == 299) admin.flush(PLAIN); // values of family b go to mob files
               one(table, new Random(operation), prefix, name);
               break;
             } catch (IOException error) {

@@ -6,4 +6,5 @@ pub(crate) mod coprocessors;
 pub(crate) mod online;
 pub(crate) mod server;
 pub(crate) mod strays;
+pub(crate) mod wal;
 pub(crate) mod warn;

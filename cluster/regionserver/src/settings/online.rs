@@ -169,7 +169,7 @@ mod tests {
     /// The declaration of each setting says when a change takes effect; this is what happens.
     #[test]
     fn every_setting_takes_effect_when_its_declaration_says() {
-        const VALUES: [&str; 12] = [
+        const VALUES: [&str; 13] = [
             "7",
             "0.5",
             "0.25",
@@ -177,6 +177,7 @@ mod tests {
             "false",
             "BASIC",
             "written",
+            "SNAPPY",
             "a.FIFOCompactionPolicy",
             "org.apache.hadoop.hbase.regionserver.FlushNonSloppyStoresFirstPolicy",
             "file:/x",

@@ -7,7 +7,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_contract::BackupTables;
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::{CompactionSettings, NO_STORAGE_POLICY, RegionSettings};
-use halcyon_schema::{FlushPolicy, InMemoryCompaction};
+use halcyon_schema::{Compression, FlushPolicy, InMemoryCompaction};
 use halcyon_settings::Effect::{Online, Restart};
 use halcyon_settings::{
     Codec, Description, Flag, Maybe, Millis, Number, OrNever, Positive, Section, Setting, Share, Text,
@@ -107,6 +107,12 @@ pub struct RegionServerSettings {
     pub wal_replication: u32,
     /// On which kind of disks HDFS keeps WALs; NONE is HDFS's own setting (`hbase.wal.storage.policy`).
     pub wal_storage_policy: String,
+    /// Whether WALs are written with dictionaries (`hbase.regionserver.wal.enablecompression`).
+    pub wal_compression: bool,
+    /// Whether values in them are compressed, too (`hbase.regionserver.wal.value.enablecompression`), and by which codec
+    /// (`hbase.regionserver.wal.value.compression.type`).
+    pub wal_value_compression: bool,
+    pub wal_value_codec: Compression,
     /// A log file is closed at this size (`hbase.regionserver.logroll.size`).
     pub wal_roll_bytes: u64,
     /// HBase's two properties whose product is that size (`hbase.regionserver.hlog.blocksize`,
@@ -252,6 +258,9 @@ impl Default for RegionServerSettings {
             wal_hsync: false,
             wal_replication: 0,
             wal_storage_policy: NO_STORAGE_POLICY.to_string(),
+            wal_compression: false,
+            wal_value_compression: false,
+            wal_value_codec: Compression::Gz,
             wal_errors_tolerated: 2,
             drop_deleted_tables: false,
             drop_deleted_families: false,
@@ -334,7 +343,7 @@ impl RegionServerSettings {
         self.memory_bytes / 16
     }
 
-    fn wal_roll_of_blocks(&self) -> u64 {
+    pub(super) fn wal_roll_of_blocks(&self) -> u64 {
         (self.wal_block_bytes as f64 * self.wal_roll_multiplier) as u64
     }
 
@@ -561,7 +570,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "The same for families without the attribute `STORAGE_POLICY`. Tables and families may say otherwise.";
         ),
     },
-    Section { title: "WAL", settings: &[WAL_SYNC, WAL_STORAGE_POLICY, WAL_BLOCK_SIZE, WAL_ROLL_MULTIPLIER] },
+    Section { title: "WAL", settings: super::wal::SETTINGS },
     Section {
         title: "WAL",
         settings: settings!(RegionServerSettings:
@@ -569,6 +578,11 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Size at which a WAL is rolled.";
             Restart, "hbase.regionserver.logroll.period", "ms", Millis, wal_roll_period,
                 "Age at which a WAL is rolled.";
+            Restart, "hbase.regionserver.wal.enablecompression", "true, false", Flag, wal_compression,
+                "Whether WALs are compressed: a name that comes again is written as a number. Takes processor time, and memory for the \
+                 names of a file. Tags stay as they are. No effect with `hbase.regionserver.wal.encryption`.";
+            Restart, "hbase.regionserver.wal.value.enablecompression", "true, false", Flag, wal_value_compression,
+                "Whether values in compressed WALs are compressed, each by itself.";
             Restart, "hbase.regionserver.hlog.replication", "replicas", Number, wal_replication,
                 "Replicas of a WAL in HDFS; 0: as `dfs.replication` says.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
@@ -679,64 +693,7 @@ const FLUSH_POLICY: Setting<RegionServerSettings> = Setting {
     get: |settings| Some(settings.region.flush_policy.class()),
 };
 
-const WAL_SYNC: Setting<RegionServerSettings> = Setting {
-    name: "wal.sync",
-    unit: "fsync, written",
-    effect: Restart,
-    text: "What `SYNC_WAL` waits for (`--wal-sync`).",
-    set: |settings, text| {
-        settings.wal_sync = match text.trim() {
-            "fsync" => SyncMode::Fsync,
-            "written" => SyncMode::Written,
-            _ => return Err("is neither fsync nor written".to_string()),
-        };
-        Ok(())
-    },
-    get: |settings| {
-        let mode = if settings.wal_sync == SyncMode::Fsync { "fsync" } else { "written" };
-        Some(mode.to_string())
-    },
-};
-
-const WAL_STORAGE_POLICY: Setting<RegionServerSettings> = Setting {
-    name: "hbase.wal.storage.policy",
-    unit: "policy",
-    effect: Restart,
-    text: "On which kind of disks HDFS keeps WALs, such as `ALL_SSD`. `NONE`: HDFS's own setting.",
-    set: |settings, text| {
-        settings.wal_storage_policy = text.trim().to_ascii_uppercase();
-        Ok(())
-    },
-    get: |settings| Some(settings.wal_storage_policy.clone()),
-};
-
-const WAL_BLOCK_SIZE: Setting<RegionServerSettings> = Setting {
-    name: "hbase.regionserver.hlog.blocksize",
-    unit: "bytes",
-    effect: Restart,
-    text: "Times the next, it sets `hbase.regionserver.logroll.size`. HBase's default gives 128 MiB, too.",
-    set: |settings, text| {
-        settings.wal_block_bytes = text.trim().parse().map_err(|_| "is not a whole number".to_string())?;
-        settings.wal_roll_bytes = settings.wal_roll_of_blocks();
-        Ok(())
-    },
-    get: |_| None,
-};
-
-const WAL_ROLL_MULTIPLIER: Setting<RegionServerSettings> = Setting {
-    name: "hbase.regionserver.logroll.multiplier",
-    unit: "share",
-    effect: Restart,
-    text: "See above.",
-    set: |settings, text| {
-        settings.wal_roll_multiplier = share(text)?;
-        settings.wal_roll_bytes = settings.wal_roll_of_blocks();
-        Ok(())
-    },
-    get: |_| None,
-};
-
-fn share(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
     let share = <Share as Codec<f64>>::parse(text.trim());
     share.ok_or_else(|| <Share as Codec<f64>>::refused(&0.0).to_string())
 }

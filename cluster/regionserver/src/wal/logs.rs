@@ -22,9 +22,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
+use halcyon_compression::has_zstd_in_records;
 use halcyon_env::{Condvar, Env, Mutex, vitals};
 use halcyon_region::{NO_STORAGE_POLICY, set_storage_policy};
-use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
+use halcyon_wal::{LateSyncs, SyncMode, Wal, WalCompression, WalConfig};
 
 use super::sync_threads::SyncPool;
 use crate::settings::server::RegionServerSettings;
@@ -96,6 +97,10 @@ impl Logs {
             config.late_syncs = Some(LateSyncs { threads, late_min, late_max, give_up_min });
         }
         config.errors_tolerated = settings.wal_errors_tolerated;
+        config.compression = settings.wal_compression.then(|| WalCompression {
+            values: settings.wal_value_compression.then_some(settings.wal_value_codec),
+            zstd_in_records: has_zstd_in_records(&settings.region.zstd_codec),
+        });
         config.roll_size_bytes = settings.wal_roll_bytes;
         config.files_count_max = settings.wal_files_count_max;
         // One fills while the other is written, and an eighth of one is written and not synced. The log of meta has a

@@ -63,7 +63,7 @@ impl Codec {
     fn decompress(self, packed: Vec<u8>, raw_len: usize) -> Result<Vec<u8>> {
         match self {
             Codec::Shared(Compression::None) if packed.len() == raw_len => Ok(packed),
-            Codec::Shared(codec) => halcyon_hfile::decompress(codec, &packed, raw_len)
+            Codec::Shared(codec) => halcyon_compression::decompress(codec, &packed, raw_len)
                 .or_else(|error| damaged(error.message().to_string())),
             Codec::Zlib => {
                 let mut raw = Vec::new();

@@ -14,12 +14,12 @@ use halcyon_cache::{BlockCache, BlockKind};
 use halcyon_cell::{
     Cell, CellComparator, CellRef, CellScanner, CellType, Error, ErrorKind, Key, KeyRef, SeqId,
 };
+use halcyon_compression::{compress, decompress};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 
 use crate::block::{HEADER_LEN, Header, open_block};
 use crate::bloom::Bloom;
-use crate::compression::{compress, decompress};
 use crate::data_block::{self, CellLayout, Marks, cell_at};
 use crate::encoding::tests::decode;
 use crate::index::{KeyOrder, RootIndex, check_node, read_all_entries};

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use halcyon_cell::{CellComparator, Result};
+use halcyon_compression::has_zstd_in_records;
 use halcyon_env::Keys;
 use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, FileKey, WriterOptions};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
@@ -82,7 +83,7 @@ pub(crate) fn options(
     options.checksum = ChecksumType::from_name(&checksum).unwrap_or(options.checksum);
     let mut zstd_codec = zstd_codec.to_string();
     settings.take("hbase.io.compress.zstd.codec", &mut zstd_codec);
-    options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
+    options.zstd_in_records = has_zstd_in_records(&zstd_codec);
     options.keep_in_bounds();
     Ok(options)
 }

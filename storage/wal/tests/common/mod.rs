@@ -7,10 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{CryptoSettings, Env, Keys};
-use halcyon_wal::WalConfig;
+use halcyon_schema::Compression;
+use halcyon_wal::{WalCompression, WalConfig};
 
 thread_local! {
     static ENCRYPTED: Cell<bool> = const { Cell::new(false) };
+    static COMPRESSION: Cell<Option<WalCompression>> = const { Cell::new(None) };
 }
 
 /// Runs a test with logs that are encrypted. It must open them on this thread.
@@ -22,6 +24,24 @@ pub fn encrypted(test: impl FnOnce()) {
 
 pub fn is_encrypted() -> bool {
     ENCRYPTED.get()
+}
+
+/// Runs a test with logs that are compressed: without a codec for values, and with some.
+pub fn compressed(test: impl Fn()) {
+    for values in [None, Some(Compression::Gz), Some(Compression::Snappy), Some(Compression::Zstd)] {
+        compressed_as(WalCompression { values, zstd_in_records: false }, &test);
+    }
+}
+
+pub fn compressed_as(compression: WalCompression, test: impl FnOnce()) {
+    COMPRESSION.set(Some(compression));
+    test();
+    COMPRESSION.set(None);
+}
+
+/// The usual settings, compressed if the test says so.
+pub fn config(dir: impl Into<PathBuf>, archive_dir: impl Into<PathBuf>, prefix: &str) -> WalConfig {
+    WalConfig { compression: COMPRESSION.get(), ..WalConfig::new(dir, archive_dir, prefix) }
 }
 
 /// The keys of a key store that Java wrote.
@@ -65,7 +85,7 @@ impl Scratch {
     }
 
     pub fn config(&self) -> WalConfig {
-        WalConfig::new(self.0.join("WALs/h%2C1%2C2"), self.0.join("oldWALs"), "h%2C1%2C2")
+        config(self.0.join("WALs/h%2C1%2C2"), self.0.join("oldWALs"), "h%2C1%2C2")
     }
 }
 

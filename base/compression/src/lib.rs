@@ -1,4 +1,4 @@
-//! How a block's payload is compressed (HBase: `Compression.Algorithm`).
+//! HBase's codecs (`Compression.Algorithm`): one call for blocks of HFiles, values of WALs and blocks of foreign files.
 //!
 //! SNAPPY, LZ4, LZO, LZMA and BROTLI come in Hadoop's block framing, which exists because Hadoop's codecs have a fixed buffer:
 //!
@@ -38,19 +38,21 @@ const BROTLI_LARGE_WINDOW: u8 = 0x11;
 /// What is reserved before any output is there, whatever a length field says.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 
-/// What the number in a trailer stands for.
-pub(crate) fn codec_of(code: u32) -> Result<Compression> {
+/// What the number in an HFile's trailer or a WAL's header stands for. `Corrupt` for an unknown one.
+pub fn codec_of(code: u32) -> Result<Compression> {
     let known = Compression::ALL.into_iter().find(|codec| codec.code() == code);
     known.ok_or_else(|| Error::corrupt(format!("compression codec: expected 0 to 8, found {code}")))
 }
 
-/// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records.
-pub(crate) fn compress(
-    codec: Compression,
-    raw: &[u8],
-    zstd_in_records: bool,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+/// Whether this class of HBase's `hbase.io.compress.zstd.codec` puts frames into records: those of HBase's modules do, Hadoop's (the
+/// empty name) does not.
+pub fn has_zstd_in_records(codec_class: &str) -> bool {
+    codec_class.starts_with("org.apache.hadoop.hbase.io.compress.")
+}
+
+/// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records. `Invalid` if the
+/// codec refuses; what is behind the old end of `out` is undefined then.
+pub fn compress(codec: Compression, raw: &[u8], zstd_in_records: bool, out: &mut Vec<u8>) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
     match codec {
         Compression::None => out.extend_from_slice(raw),
@@ -103,7 +105,7 @@ pub(crate) fn compress(
     Ok(())
 }
 
-/// The raw payload, which must have exactly `raw_len` bytes. Also for blocks of other files that Hadoop's codecs have compressed.
+/// The raw payload. `Corrupt` unless it has exactly `raw_len` bytes.
 pub fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(raw_len.min(RESERVED_BYTES_MAX));
     let failed = |e: &dyn std::fmt::Display| Error::corrupt(format!("{} payload: {e}", codec.name()));
@@ -239,10 +241,10 @@ fn unframe(
     out: &mut Vec<u8>,
     mut decompress: impl FnMut(&[u8], usize, &mut Vec<u8>) -> Result<()>,
 ) -> Result<()> {
-    let mut reader = crate::format::Reader::new(packed);
+    let mut rest = packed;
     // Codecs differ in what they leave behind the last record, or write for an empty payload.
-    while reader.left() > 0 && out.len() < raw_len {
-        let record_len = reader.count("raw length of a record")? as usize;
+    while !rest.is_empty() && out.len() < raw_len {
+        let record_len = take_len(&mut rest, "raw length of a record")?;
         let record_end = out.len() + record_len;
         if record_end > raw_len {
             return Err(Error::corrupt(format!(
@@ -250,8 +252,11 @@ fn unframe(
             )));
         }
         while out.len() < record_end {
-            let piece_len = reader.count("compressed length of a piece")? as usize;
-            let piece = reader.take(piece_len, "compressed piece")?;
+            let piece_len = take_len(&mut rest, "compressed length of a piece")?;
+            let cut =
+                || Error::corrupt(format!("expected a piece of {piece_len} bytes, found {}", rest.len()));
+            let (piece, behind) = rest.split_at_checked(piece_len).ok_or_else(cut)?;
+            rest = behind;
             let before = out.len();
             decompress(piece, record_end - before, out)?;
             if out.len() == before || out.len() > record_end {
@@ -263,6 +268,15 @@ fn unframe(
         }
     }
     Ok(())
+}
+
+/// An int32 that counts something: refused below zero.
+fn take_len(rest: &mut &[u8], what: &str) -> Result<usize> {
+    let cut = || Error::corrupt(format!("{what}: expected 4 bytes, found {}", rest.len()));
+    let (len, behind) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+    let len = i32::from_be_bytes(*len);
+    *rest = behind;
+    usize::try_from(len).map_err(|_| Error::corrupt(format!("{what}: expected a count, found {len}")))
 }
 
 #[cfg(test)]
@@ -329,6 +343,7 @@ mod tests {
         packed.extend_from_slice(&frame);
         assert_eq!(decompress(Compression::Zstd, &packed, 6).unwrap(), b"abcdef");
     }
+
     /// Streams of HBase's codecs at their highest levels: the dictionary is larger than the block.
     #[test]
     fn large_dictionaries_are_read() {

@@ -1,0 +1,251 @@
+//! A log's file with dictionary compression (HBase: `WALCellCodec.CompressedKvEncoder`, `WALKeyImpl.getBuilder`).
+//!
+//! Appends encode plain entries, and everything in memory stays plain: an entry may go to another file than it was made for
+//! (`replace.rs`, `hedge.rs`), and each file has dictionaries of its own. So the file itself, [`CompressedFile`], encodes what
+//! it is given to write, whole entries only.
+//!
+//! What did not get into the file is kept in its encoded form, because the dictionaries know it already: a disk that was full
+//! gets the same bytes again.
+//!
+//! Tags have no dictionary: their bytes would not say where an entry ends, and a reader could not check an entry before it
+//! decodes it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use halcyon_cell::{CellRef, Error, Result};
+use halcyon_compression::compress;
+use halcyon_env::{Attempt, WritableFile};
+use halcyon_proto::pb;
+use prost::Message;
+
+use crate::WalCompression;
+use crate::compressed::{LARGE, SMALL};
+use crate::dictionary::WritingDictionary;
+use crate::format::{CHECK_LEN, Check, CheckForm, TRAILER, plain_len, put_varint};
+
+/// Dictionaries of a file that is written. They have at most the names that the file spells out.
+struct Encoder {
+    compression: WalCompression,
+    regions: WritingDictionary,
+    tables: WritingDictionary,
+    rows: WritingDictionary,
+    families: WritingDictionary,
+    qualifiers: WritingDictionary,
+    /// Room for a value.
+    packed: Vec<u8>,
+}
+
+impl Encoder {
+    fn new(compression: WalCompression) -> Encoder {
+        Encoder {
+            compression,
+            regions: WritingDictionary::new(LARGE),
+            tables: WritingDictionary::new(LARGE),
+            rows: WritingDictionary::new(LARGE),
+            families: WritingDictionary::new(SMALL),
+            qualifiers: WritingDictionary::new(SMALL),
+            packed: Vec::new(),
+        }
+    }
+
+    /// Appends the compressed form of whole entries. After an error the dictionaries know more than the file.
+    fn encode(&mut self, mut plain: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        while !plain.is_empty() {
+            plain = self.encode_entry(plain, out)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes the first entry; returns those behind it.
+    fn encode_entry<'a>(&mut self, plain: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]> {
+        let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
+        let mut rest = plain;
+        let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
+        let (key, mut rest) = rest.split_at_checked(key_len).ok_or_else(cut)?;
+        let mut check = Check::of_key(key, CheckForm::Plain).ok_or_else(cut)?;
+        let mut key = pb::WalKey::decode(&key[..key_len - CHECK_LEN]).map_err(|_| cut())?;
+        let (seq, table) = (key.log_sequence_number, key.table_name.clone());
+        key.encoded_region_name = self.regions.field(&key.encoded_region_name).into();
+        key.table_name = self.tables.field(&table).into();
+        for scope in &mut key.scopes {
+            scope.family = self.families.field(&scope.family).into();
+        }
+        for attribute in &mut key.extended_attributes {
+            attribute.value = self.tables.field(&attribute.value).into();
+        }
+        let index = self.tables.field(&table);
+        let index = index.try_into().map_err(|_| Error::invalid("an entry needs the name of a table"))?;
+        check.table_index = Some(index);
+        put_varint(|byte| out.push(byte), (key.encoded_len() + CheckForm::Packed.len()) as u64);
+        let key_at = out.len();
+        key.encode_raw(out);
+        let check_at = out.len();
+        out.resize(check_at + CheckForm::Packed.len(), 0);
+        let cells_at = out.len();
+        for _ in 0..key.following_kv_count() {
+            let len = plain_len(rest).ok_or_else(cut)?;
+            let (cell, behind) = rest.split_at_checked(len).ok_or_else(cut)?;
+            self.put_cell(CellRef::parse(&cell[4..], seq)?, out)?;
+            rest = behind;
+        }
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&out[key_at..check_at]), &out[cells_at..]);
+        check.put(crc, &mut out[check_at..cells_at]);
+        Ok(rest)
+    }
+
+    fn put_cell(&mut self, cell: CellRef<'_>, out: &mut Vec<u8>) -> Result<()> {
+        for len in [cell.key_len(), cell.value_len(), cell.tags().len()] {
+            put_varint(|byte| out.push(byte), len as u64);
+        }
+        let key = cell.key();
+        self.rows.put(key.row(), out);
+        self.families.put(key.family(), out);
+        self.qualifiers.put(key.qualifier(), out);
+        out.extend_from_slice(&cell.timestamp().to_be_bytes());
+        out.push(cell.type_code());
+        match self.compression.values {
+            None => out.extend_from_slice(cell.value()),
+            Some(codec) => {
+                self.packed.clear();
+                compress(codec, cell.value(), self.compression.zstd_in_records, &mut self.packed)?;
+                put_varint(|byte| out.push(byte), self.packed.len() as u64);
+                out.extend_from_slice(&self.packed);
+            }
+        }
+        out.extend_from_slice(cell.tags());
+        Ok(())
+    }
+}
+
+/// A file behind an [`Encoder`]. Lengths are those of the file itself.
+pub(crate) struct CompressedFile {
+    inner: Box<dyn WritableFile>,
+    encoder: Encoder,
+    unwritten: Option<Unwritten>,
+    /// An entry could not be encoded, so the dictionaries are of no use any more.
+    failed: Option<Error>,
+}
+
+/// What was encoded and is not in the file.
+struct Unwritten {
+    /// Of the plain entries.
+    plain_len: usize,
+    plain_crc: u32,
+    encoded: Vec<u8>,
+}
+
+impl CompressedFile {
+    /// For a file that has its header and nothing else.
+    pub(crate) fn new(inner: Box<dyn WritableFile>, compression: WalCompression) -> CompressedFile {
+        CompressedFile { inner, encoder: Encoder::new(compression), unwritten: None, failed: None }
+    }
+
+    /// The encoded form of entries. They begin with those that were not written before, if there are any.
+    fn encode(&mut self, plain: &[u8]) -> io::Result<Unwritten> {
+        if let Some(error) = &self.failed {
+            return Err(io::Error::other(error.clone()));
+        }
+        let (known, mut encoded) = match self.unwritten.take() {
+            None => (0, Vec::with_capacity(plain.len())),
+            Some(before) => {
+                let again = plain.get(..before.plain_len);
+                if again.is_none_or(|again| crc32c::crc32c(again) != before.plain_crc) {
+                    self.failed = Some(Error::corrupt("entries that were not written have been passed over"));
+                    return self.encode(plain);
+                }
+                (before.plain_len, before.encoded)
+            }
+        };
+        if let Err(error) = self.encoder.encode(&plain[known..], &mut encoded) {
+            self.failed = Some(error);
+            return self.encode(plain);
+        }
+        Ok(Unwritten { plain_len: plain.len(), plain_crc: crc32c::crc32c(plain), encoded })
+    }
+}
+
+impl WritableFile for CompressedFile {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes == TRAILER {
+            return self.inner.write_all(bytes); // an entry never begins with a key of no length
+        }
+        let entries = self.encode(bytes)?;
+        let before = self.inner.len();
+        let written = self.inner.write_all(&entries.encoded);
+        match &written {
+            Ok(()) => assert_eq!(
+                self.inner.len(),
+                before + entries.encoded.len() as u64,
+                "a batch is appended whole, or the next index would mean another name"
+            ),
+            Err(_) => self.unwritten = Some(entries),
+        }
+        written
+    }
+
+    fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
+        let entries = match self.encode(bytes) {
+            Ok(entries) => entries,
+            Err(error) => return Attempt::Done(Err(error)),
+        };
+        let attempt = self.inner.write_within(&entries.encoded, to_disk, limit);
+        if !matches!(attempt, Attempt::Done(Ok(())) | Attempt::Late) {
+            self.unwritten = Some(entries);
+        }
+        attempt
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
+        self.inner.wait_within(limit)
+    }
+
+    fn late_machines(&self) -> Vec<String> {
+        self.inner.late_machines()
+    }
+
+    fn is_on(&self, machines: &[String]) -> bool {
+        self.inner.is_on(machines)
+    }
+
+    fn avoid_late(&mut self) {
+        self.inner.avoid_late();
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.inner.check()
+    }
+
+    fn is_thin(&self) -> bool {
+        self.inner.is_thin()
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.inner.truncate(len)
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        self.inner.close()
+    }
+
+    fn sync_and_close(self: Box<Self>) -> io::Result<()> {
+        self.inner.sync_and_close()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
