@@ -23,6 +23,10 @@ const HADOOP_RECORD_BYTES_MAX: usize = 256 * 1024 * 5 / 6 - 64;
 /// Snappy's worst case is the largest of the codecs': a sixth and 32 bytes more than went in.
 const _: () = assert!(HADOOP_RECORD_BYTES_MAX + HADOOP_RECORD_BYTES_MAX / 6 + 32 <= 256 * 1024);
 const ZSTD_LEVEL: i32 = 3;
+/// RFC 1952: deflate, no flags, no time, no system.
+const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// Room that deflate is given at least.
+const DEFLATE_ROOM: usize = 256;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Levels that HBase's codecs use by default.
 const LZMA_PRESET: u32 = 6;
@@ -53,7 +57,6 @@ pub fn has_zstd_in_records(codec_class: &str) -> bool {
 /// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records. `Invalid` if the
 /// codec refuses; what is behind the old end of `out` is undefined then.
 pub fn compress(codec: Compression, raw: &[u8], zstd_in_records: bool, out: &mut Vec<u8>) -> Result<()> {
-    let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
     match codec {
         Compression::None => out.extend_from_slice(raw),
         Compression::Gz => {
@@ -103,6 +106,68 @@ pub fn compress(codec: Compression, raw: &[u8], zstd_in_records: bool, out: &mut
         }
     }
     Ok(())
+}
+
+/// [`compress`] for many small payloads: GZ and ZSTD keep their working memory, which takes longer to make than a small payload to
+/// compress. One thread at a time.
+pub struct Compressor {
+    codec: Compression,
+    zstd_in_records: bool,
+    deflate: Option<flate2::Compress>,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Compressor {
+    pub fn new(codec: Compression, zstd_in_records: bool) -> Compressor {
+        Compressor { codec, zstd_in_records, deflate: None, zstd: None }
+    }
+
+    /// As [`compress`].
+    pub fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        match self.codec {
+            Compression::Gz => self.gzip(raw, out),
+            Compression::Zstd => self.zstd(raw, out),
+            codec => compress(codec, raw, self.zstd_in_records, out),
+        }
+    }
+
+    fn gzip(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let level = flate2::Compression::default();
+        let deflate = self.deflate.get_or_insert_with(|| flate2::Compress::new(level, false));
+        deflate.reset();
+        out.extend_from_slice(&GZIP_HEADER);
+        loop {
+            let left = &raw[deflate.total_in() as usize..];
+            out.reserve(left.len() / 8 + DEFLATE_ROOM);
+            let status = deflate.compress_vec(left, out, flate2::FlushCompress::Finish);
+            if status.map_err(|e| failed(&e))? == flate2::Status::StreamEnd {
+                break;
+            }
+        }
+        let mut crc = flate2::Crc::new();
+        crc.update(raw);
+        out.extend_from_slice(&crc.sum().to_le_bytes());
+        out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        Ok(())
+    }
+
+    fn zstd(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let zstd = match &mut self.zstd {
+            Some(zstd) => zstd,
+            none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|e| failed(&e))?),
+        };
+        let bound = zstd::zstd_safe::compress_bound;
+        let mut put =
+            |piece: &[u8], space: &mut [u8]| zstd.compress_to_buffer(piece, space).map_err(|e| failed(&e));
+        if self.zstd_in_records {
+            return frame(raw, out, bound, put);
+        }
+        append_with(out, bound(raw.len()), |space| put(raw, space))
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Error {
+    Error::invalid(format!("compressing a block: {error}"))
 }
 
 /// The raw payload. `Corrupt` unless it has exactly `raw_len` bytes.
@@ -306,6 +371,25 @@ mod tests {
                     assert!(decompress(codec, &packed, len + 1).is_err());
                     assert!(len <= 1 || decompress(codec, &packed, len - 1).is_err());
                     assert_eq!(codec_of(codec.code()).unwrap(), codec);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_compressor_is_used_again_and_again() {
+        for (codec, in_records) in
+            Compression::ALL.map(|codec| (codec, false)).into_iter().chain([(Compression::Zstd, true)])
+        {
+            let mut compressor = Compressor::new(codec, in_records);
+            for len in [100, 0, 1, 70_000, 20, 700_000, 3] {
+                for raw in [sample(len), vec![b'a'; len]] {
+                    let (mut packed, mut expected) = (b"before".to_vec(), Vec::new());
+                    compressor.compress(&raw, &mut packed).unwrap();
+                    assert!(decompress(codec, &packed[6..], len).unwrap() == raw, "{codec:?} {len}");
+                    compress(codec, &raw, in_records, &mut expected).unwrap();
+                    let is_as_long = packed.len() - 6 <= expected.len() + expected.len() / 50 + 16;
+                    assert!(is_as_long, "{codec:?} {len}: {} and {}", packed.len() - 6, expected.len());
                 }
             }
         }

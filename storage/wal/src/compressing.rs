@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, Result};
-use halcyon_compression::compress;
+use halcyon_compression::Compressor;
 use halcyon_env::{Attempt, WritableFile};
 use halcyon_proto::pb;
 use prost::Message;
@@ -27,7 +27,7 @@ use crate::format::{CHECK_LEN, Check, CheckForm, TRAILER, plain_len, put_varint}
 
 /// Dictionaries of a file that is written. They have at most the names that the file spells out.
 struct Encoder {
-    compression: WalCompression,
+    values: Option<Compressor>,
     regions: WritingDictionary,
     tables: WritingDictionary,
     rows: WritingDictionary,
@@ -40,7 +40,7 @@ struct Encoder {
 impl Encoder {
     fn new(compression: WalCompression) -> Encoder {
         Encoder {
-            compression,
+            values: compression.values.map(|codec| Compressor::new(codec, compression.zstd_in_records)),
             regions: WritingDictionary::new(LARGE),
             tables: WritingDictionary::new(LARGE),
             rows: WritingDictionary::new(LARGE),
@@ -105,11 +105,11 @@ impl Encoder {
         self.qualifiers.put(key.qualifier(), out);
         out.extend_from_slice(&cell.timestamp().to_be_bytes());
         out.push(cell.type_code());
-        match self.compression.values {
+        match &mut self.values {
             None => out.extend_from_slice(cell.value()),
-            Some(codec) => {
+            Some(values) => {
                 self.packed.clear();
-                compress(codec, cell.value(), self.compression.zstd_in_records, &mut self.packed)?;
+                values.compress(cell.value(), &mut self.packed)?;
                 put_varint(|byte| out.push(byte), self.packed.len() as u64);
                 out.extend_from_slice(&self.packed);
             }
