@@ -48,6 +48,7 @@
 # make groups-test  groups of region servers and the normalizer in a cluster of Halcyon, with HBase's own client classes; two minutes
 # make file-tracker-test  store file trackers, compared with HBase, and a root directory that goes back and forth, with kills; 5 minutes
 # make merge-test forced merges, and what fixMeta merges, compared with HBase; two minutes
+# make engines-test Spark and the output format of Hive: bulk loads, reads, writes, a snapshot; a minute
 # make mob-test     tables with MOB families, compared with HBase, and a root directory that goes back and forth; 5 minutes
 # make encryption-test   one root directory with encrypted tables and logs under HBase 2.6.4 and Halcyon, with kills, new keys and
 #              missing ones; two minutes
@@ -113,7 +114,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -305,6 +306,10 @@ file-tracker-test: build
 
 merge-test: build
 	HALCYON="$(HALCYON)" testing/compat/merge.sh
+
+engines-test: build
+	HALCYON="$(HALCYON)" testing/compat/spark.sh
+	HALCYON="$(HALCYON)" testing/compat/hive.sh
 
 mob-test: build
 	HALCYON="$(HALCYON)" testing/compat/mob.sh

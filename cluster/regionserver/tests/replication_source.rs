@@ -45,6 +45,33 @@ fn a_peer_gets_all_edits_in_order_and_the_ids_of_those_who_have_them() {
     assert!(here.load().o_ps_shipped() >= 41);
 }
 
+/// Its entries need those before them, and come in many batches.
+#[test]
+fn edits_of_compressed_wals_are_sent_as_well() {
+    let settings = RegionServerSettings {
+        wal_compression: true,
+        wal_value_compression: true,
+        replication_batch_entries: 3,
+        ..settings()
+    };
+    let refusing = |number: usize| if number % 4 == 1 { Say::Refuse(&exceptions::IO) } else { Say::Done };
+    let (here, peer) = (Here::on(SimFileSystem::new(), settings), Peer::start(refusing));
+    here.add_peer(&peer);
+    for row in rows(0..40) {
+        here.put(&row);
+        if row.ends_with('9') {
+            waits("a part of a WAL arrives", || !peer.rows().is_empty());
+            here.roll();
+        }
+    }
+    waits("all rows arrive", || peer.rows().len() >= 40);
+    assert_eq!(peer.rows(), rows(0..40));
+    let (env, dir) = (here.lab.fs.env(), wal_dir(&here));
+    let newest = env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).max().unwrap();
+    let read = halcyon_wal::WalReader::open(&env, &dir.join(newest)).unwrap();
+    assert!(read.header().has_compression() && read.header().has_value_compression());
+}
+
 #[test]
 fn tables_without_a_scope_stay_here() {
     let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));

@@ -101,6 +101,21 @@ impl WalReader {
         Ok(reader)
     }
 
+    /// Goes on in the same log, of which more is to be read by now: its first `len` bytes, or all of it. It may have been moved to
+    /// `path`. Entries that were read are not read again, so also a compressed log is read once. The reader is of no use after an
+    /// error.
+    pub fn go_on(&mut self, env: &Env, path: &Path, len: Option<u64>) -> Result<()> {
+        let file = match len {
+            Some(len) => env.fs.open_up_to(path, len)?,
+            None => env.fs.open(path)?,
+        };
+        self.file_len = file.len()?.min(len.unwrap_or(u64::MAX));
+        self.source.go_on(file, self.file_len);
+        self.path = path.display().to_string();
+        (self.has_trailer, self.torn_at, self.done) = (false, None, false);
+        self.find_trailer()
+    }
+
     pub fn header(&self) -> &pb::WalHeader {
         &self.header
     }
@@ -219,14 +234,14 @@ impl WalReader {
             let context = CompressionContext::new(&self.header, recovered);
             self.compression = Some(context.map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?);
         }
+        self.begin = self.source.offset();
         self.find_trailer()
     }
 
-    /// Sets the end of the entries in front of a trailer.
+    /// Sets the end of the entries in front of a trailer, which is behind what was read.
     fn find_trailer(&mut self) -> Result<()> {
-        let begin = self.source.offset();
-        self.begin = begin;
-        if self.file_len < begin + 8 {
+        let at = self.source.offset();
+        if self.file_len < at + 8 {
             return Ok(());
         }
         self.source.seek(self.file_len - 8);
@@ -235,11 +250,11 @@ impl WalReader {
             Err(stop) => return Err(self.error(self.file_len - 8, stop)),
         };
         let len = u64::from(u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]));
-        if tail[4..] == *TRAILER_MAGIC && len <= HEADER_LEN_MAX as u64 && begin + 8 + len <= self.file_len {
+        if tail[4..] == *TRAILER_MAGIC && len <= HEADER_LEN_MAX as u64 && at + 8 + len <= self.file_len {
             self.has_trailer = true;
             self.source.set_end(self.file_len - 8 - len);
         }
-        self.source.seek(begin);
+        self.source.seek(at);
         Ok(())
     }
 

@@ -48,6 +48,12 @@ impl Source {
         Source { file, end, base: 0, buffer: Vec::new(), next: 0, crc: None }
     }
 
+    /// Goes on at the same place of another handle of the file.
+    pub(crate) fn go_on(&mut self, file: Arc<dyn ReadableFile>, end: u64) {
+        let at = self.offset();
+        *self = Source { base: at, ..Source::new(file, end) };
+    }
+
     /// Offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.next as u64

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::Scratch;
+use crate::common::{self, Scratch};
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};
@@ -226,4 +226,38 @@ fn acknowledged_bytes_are_whole_entries() {
     assert_ne!(first, second);
     wal.close().unwrap();
     assert!(wal.acknowledged().is_none());
+}
+
+/// A compressed log is read once, however often there is more of it: the index of a name needs no look back.
+#[test]
+fn a_reader_goes_on_where_it_was() {
+    common::compressed(|| {
+        let scratch = Scratch::new("goes-on");
+        let env = Env::real();
+        let wal = Wal::open(env.clone(), scratch.config()).unwrap();
+        let done = Arc::new(AtomicUsize::new(0));
+        let add = |seqs: std::ops::RangeInclusive<u64>| {
+            seqs.for_each(|seq| append(&wal, b"aaaa", seq, Durability::FsyncWal, &done));
+            wal.drive();
+        };
+        let rest = |reader: &mut WalReader| -> Vec<u64> {
+            reader.map(|entry| entry.unwrap().0.log_sequence_number).collect()
+        };
+        add(1..=3);
+        let (path, len) = wal.acknowledged().unwrap();
+        let mut reader = WalReader::open_up_to(&env, &path, len).unwrap();
+        assert_eq!(rest(&mut reader), [1, 2, 3]);
+        reader.go_on(&env, &path, Some(len)).unwrap();
+        assert!(rest(&mut reader).is_empty());
+        add(4..=9);
+        let (_, len) = wal.acknowledged().unwrap();
+        reader.go_on(&env, &path, Some(len)).unwrap();
+        assert_eq!(rest(&mut reader), [4, 5, 6, 7, 8, 9]);
+        add(10..=11);
+        wal.region_closed(b"aaaa");
+        let moved = wal.roll().unwrap().archived.pop().unwrap();
+        reader.go_on(&env, &moved, None).unwrap();
+        assert_eq!(rest(&mut reader), [10, 11]);
+        assert!(reader.has_trailer() && !reader.is_torn());
+    });
 }

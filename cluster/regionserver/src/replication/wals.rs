@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_env::Env;
+use halcyon_env::{Env, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterUuid, layout};
 use halcyon_wal::WalReader;
@@ -44,6 +44,14 @@ pub(super) struct Wals {
     /// The WAL that was written then; `None` if none of the files is being written.
     current: Option<String>,
     whose: Whose,
+    reading: Mutex<Option<Reading>>,
+}
+
+/// A compressed WAL as it was left by the last call. Its entries need those before them, so without it each call would read all of
+/// them again.
+struct Reading {
+    name: String,
+    reader: WalReader,
 }
 
 struct File {
@@ -111,7 +119,8 @@ impl Wals {
     /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
     pub(super) fn list(resources: &Arc<RegionResources>, whose: &Whose) -> Result<Wals> {
         let (resources, whose) = (Arc::clone(resources), whose.clone());
-        let mut wals = Wals { resources, files: Vec::new(), current: None, whose };
+        let reading = Mutex::default();
+        let mut wals = Wals { resources, files: Vec::new(), current: None, whose, reading };
         if let Whose::Gone(server) = &wals.whose {
             let roots = roots_of(&wals.resources);
             roots.into_iter().try_for_each(|(env, root)| add_archived(env, root, &mut wals.files))?;
@@ -190,7 +199,7 @@ impl Wals {
             if limit.is_some_and(|limit| limit <= begin) {
                 break; // nothing new
             }
-            let mut reader = open(file, limit)?;
+            let mut reader = self.reader_at(file, limit, begin)?;
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.
                 tracing::warn!(
@@ -237,12 +246,34 @@ impl Wals {
                     let offset = reader.torn_at().unwrap_or_else(|| reader.offset()).max(begin);
                     batch.reached.position = Some((file.name.clone(), offset));
                     batch.is_at_end = ended;
+                    self.keep(&file.name, reader, offset);
                     return Ok(batch);
                 }
             }
         }
         batch.is_at_end = true;
         Ok(batch)
+    }
+
+    /// A reader at `offset`, or behind the end if the WAL is shorter than that.
+    fn reader_at(&self, file: &File, limit: Option<u64>, offset: u64) -> Result<WalReader> {
+        let kept = self.reading.lock().take();
+        let kept = kept.filter(|kept| kept.name == file.name && kept.reader.offset() == offset);
+        if let Some(Reading { mut reader, .. }) = kept {
+            in_place(file, limit, |path| reader.go_on(&file.env, path, limit))?;
+            return Ok(reader);
+        }
+        in_place(file, limit, |path| match limit {
+            Some(limit) => WalReader::open_up_to(&file.env, path, limit),
+            None => WalReader::open(&file.env, path),
+        })
+    }
+
+    /// Leaves the reader of a compressed WAL to the next call, which begins at `offset` if the peer gets the batch.
+    fn keep(&self, name: &str, reader: WalReader, offset: u64) {
+        if reader.header().has_compression() && reader.offset() == offset {
+            *self.reading.lock() = Some(Reading { name: name.to_string(), reader });
+        }
     }
 
     /// How much may be read of a WAL; `Some(None)`: all of it. `None`: it is not known what was acknowledged.
@@ -263,24 +294,19 @@ async fn can_send(serial: &mut SerialChecker, key: &pb::WalKey, row: &[u8], is_f
     }
 }
 
-/// Without a limit nothing is added to the file any more.
-fn open(file: &File, limit: Option<u64>) -> Result<WalReader> {
-    let opened = match limit {
-        Some(limit) => WalReader::open_up_to(&file.env, &file.path, limit),
-        None => {
-            let sealed = if file.may_be_open { file.env.fs.seal(&file.path) } else { Ok(()) };
-            sealed.map_err(Error::from).and_then(|()| WalReader::open(&file.env, &file.path))
-        }
-    };
+/// Opens a file. Without a limit nothing is added to it any more.
+fn in_place<T>(file: &File, limit: Option<u64>, open: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let sealed = if limit.is_none() && file.may_be_open { file.env.fs.seal(&file.path) } else { Ok(()) };
+    let opened = sealed.map_err(Error::from).and_then(|()| open(&file.path));
     opened.map_err(|error| match file.env.fs.exists(&file.path) {
         Ok(false) => Error::new(ErrorKind::Moved, format!("{} was moved", file.path.display())),
         _ => error,
     })
 }
 
-/// Goes behind the entries that the peer has. A compressed WAL, which HBase wrote, can only be read from its begin.
+/// Goes behind the entries that the peer has. A compressed WAL can only be read from its begin.
 fn go_to(reader: &mut WalReader, offset: u64) -> Result<()> {
-    if offset == 0 {
+    if offset == 0 || reader.offset() == offset {
         return Ok(());
     }
     if !reader.header().has_compression() {
