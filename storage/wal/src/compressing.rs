@@ -143,7 +143,7 @@ impl CompressedFile {
     }
 
     /// The encoded form of entries. They begin with those that were not written before, if there are any.
-    fn encode(&mut self, plain: &[u8]) -> io::Result<Unwritten> {
+    fn encode(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
         if let Some(error) = &self.failed {
             return Err(io::Error::other(error.clone()));
         }
@@ -162,7 +162,13 @@ impl CompressedFile {
             self.failed = Some(error);
             return self.encode(plain);
         }
-        Ok(Unwritten { plain_len: plain.len(), plain_crc: crc32c::crc32c(plain), encoded })
+        Ok(encoded)
+    }
+
+    /// Keeps what the file did not take.
+    fn keep(&mut self, plain: &[u8], encoded: Vec<u8>) {
+        self.unwritten =
+            Some(Unwritten { plain_len: plain.len(), plain_crc: crc32c::crc32c(plain), encoded });
     }
 }
 
@@ -171,28 +177,28 @@ impl WritableFile for CompressedFile {
         if bytes == TRAILER {
             return self.inner.write_all(bytes); // an entry never begins with a key of no length
         }
-        let entries = self.encode(bytes)?;
+        let encoded = self.encode(bytes)?;
         let before = self.inner.len();
-        let written = self.inner.write_all(&entries.encoded);
+        let written = self.inner.write_all(&encoded);
         match &written {
             Ok(()) => assert_eq!(
                 self.inner.len(),
-                before + entries.encoded.len() as u64,
+                before + encoded.len() as u64,
                 "a batch is appended whole, or the next index would mean another name"
             ),
-            Err(_) => self.unwritten = Some(entries),
+            Err(_) => self.keep(bytes, encoded),
         }
         written
     }
 
     fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
-        let entries = match self.encode(bytes) {
-            Ok(entries) => entries,
+        let encoded = match self.encode(bytes) {
+            Ok(encoded) => encoded,
             Err(error) => return Attempt::Done(Err(error)),
         };
-        let attempt = self.inner.write_within(&entries.encoded, to_disk, limit);
+        let attempt = self.inner.write_within(&encoded, to_disk, limit);
         if !matches!(attempt, Attempt::Done(Ok(())) | Attempt::Late) {
-            self.unwritten = Some(entries);
+            self.keep(bytes, encoded);
         }
         attempt
     }

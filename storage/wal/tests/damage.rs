@@ -65,8 +65,8 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
     (fs.read(&path).unwrap(), offsets, entries)
 }
 
-/// Appends and syncs an entry.
-fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>) {
+/// Appends an entry of one cell and writes it.
+fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>, durability: Durability) {
     let cells = [cell];
     let entry = WalEntry {
         region: b"aaaa",
@@ -79,7 +79,7 @@ fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>) {
         replicated: &[],
         cells: &cells,
     };
-    wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+    wal.append(&entry, durability, Box::new(|result| assert!(result.is_ok()))).unwrap();
     wal.drive();
 }
 
@@ -155,22 +155,8 @@ fn damage_in_what_was_never_synced_is_a_torn_tail() {
         let wal = Wal::open(common::env(&fs), common::config("/WALs/h", "/oldWALs", "h")).unwrap();
         for seq in 1..=30u64 {
             let cell = Cell::put(b"row", b"f", b"q", 1, &[seq as u8; 600]);
-            let cells = [cell.get()];
-            let (region, table) = (&b"aaaa"[..], &b"t"[..]);
-            let entry = WalEntry {
-                region,
-                table,
-                seq: SeqId::new(seq),
-                write_time_ms: 1,
-                nonce_group: 0,
-                nonce: 0,
-                cluster_ids: &[],
-                replicated: &[],
-                cells: &cells,
-            };
             let durability = if seq <= 5 { Durability::SyncWal } else { Durability::AsyncWal };
-            wal.append(&entry, durability, Box::new(|_| ())).unwrap();
-            wal.drive();
+            append_one(&wal, seq, cell.get(), durability);
         }
         let after = fs.crash(CrashMode::Torn, seed);
         let bytes = after.read(&wal.current_file()).unwrap();
@@ -298,8 +284,10 @@ fn a_compressed_value_that_looks_like_a_trailer_is_a_value() {
         let value = [b"value".as_slice(), b"\0\0\0\0LAWP"].concat();
         let cell = Cell::put(b"row", b"f", b"q", 1, &value);
         for seq in 1..=2 {
-            append_one(&wal, seq, cell.get());
+            append_one(&wal, seq, cell.get(), Durability::SyncWal);
         }
+        let reader = WalReader::open(&fs.env(), &wal.current_file()).unwrap();
+        assert!(reader.header().has_compression());
         let bytes = fs.read(&wal.current_file()).unwrap();
         assert!(bytes.ends_with(b"LAWP"));
         let found = read(&bytes);

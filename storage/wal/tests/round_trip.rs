@@ -246,6 +246,7 @@ fn a_reader_goes_on_where_it_was() {
         add(1..=3);
         let (path, len) = wal.acknowledged().unwrap();
         let mut reader = WalReader::open_up_to(&env, &path, len).unwrap();
+        assert!(reader.header().has_compression());
         assert_eq!(rest(&mut reader), [1, 2, 3]);
         reader.go_on(&env, &path, Some(len)).unwrap();
         assert!(rest(&mut reader).is_empty());
