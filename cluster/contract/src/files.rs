@@ -53,6 +53,13 @@ pub trait RegionFiles: Send + Sync {
         family: &FamilyDescriptor,
     ) -> Result<Option<Vec<(String, u64)>>>;
 
+    /// Whether the region owns files of a bulk load of which not all are in their stores yet, whether the region is open or
+    /// not. If it is not, the next opening places them.
+    fn has_unplaced_load(&self, region: &RegionInfo) -> Result<bool> {
+        let _ = region;
+        Ok(false)
+    }
+
     /// The mob files that the store files of a family of a region refer to, whether the region is open or not; `None` if one of
     /// them does not say.
     fn mob_references(

@@ -4,7 +4,8 @@
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
 //! and for people; then they go, unless a snapshot names the file, a link leads to it, or a replication peer or a backup needs
 //! it (HBase: `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `HFileLinkCleaner`,
-//! `ReplicationLogCleaner`, `ReplicationHFileCleaner`, those of backups). The age is counted from when the cleaner first saw the file, so that it depends
+//! `ReplicationLogCleaner`, `ReplicationHFileCleaner`, those of backups). While a snapshot is being taken no store file goes
+//! (HBASE-21387): it may be one that the snapshot has named so far. Nor does a mob file to which a store file still refers. The age is counted from when the cleaner first saw the file, so that it depends
 //! on no clock but the monotonic one and a restart begins anew.
 
 use std::collections::{HashMap, HashSet};
@@ -173,6 +174,7 @@ impl Shared {
         for family in list(&*self.core.env.fs, region)?.into_iter().filter(is_family) {
             let dir = region.join(family.name);
             let entries = list(&*self.core.env.fs, &dir)?;
+            let mut mob_files = mob::ArchivedFiles::new(&self.core, &dir);
             let mut linked = HashSet::new();
             for entry in entries.iter().filter(|entry| entry.is_dir) {
                 left += 1;
@@ -184,11 +186,19 @@ impl Shared {
                     left -= 1;
                 }
             }
+            // Asked after the look: what a later snapshot names was not among these, or was there already.
+            let takes_snapshot = self.engine.takes_snapshot();
             for file in entries.iter().filter(|entry| !entry.is_dir) {
                 left += 1;
-                if !wanted.contains(&file.name) && !linked.contains(&*file.name) {
-                    let fs = &*self.core.env.fs;
-                    let count = pass.delete_if_old(fs, Place::Root, &dir.join(&file.name), keep)?;
+                let path = dir.join(&file.name);
+                if takes_snapshot {
+                    pass.is_old(Place::Root, &path, keep); // its time goes on
+                } else if !wanted.contains(&file.name)
+                    && !linked.contains(&*file.name)
+                    && pass.is_old(Place::Root, &path, keep)
+                    && !mob_files.is_referred_to(&self.core, &file.name)?
+                {
+                    let count = pass.delete_if_old(&*self.core.env.fs, Place::Root, &path, keep)?;
                     (deleted, left) = (deleted + count, left - count);
                 }
             }

@@ -190,7 +190,7 @@ impl Master {
             drop(engine.submit(Box::new(again), Submission::default()));
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
-        let mob_chores = MobChores::start(core.clone())?;
+        let mob_chores = MobChores::start(core.clone(), engine.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
         let quota_observer = Observer::start(core.clone(), engine.clone())?;
         let (switches_saved, servers_noted) = (Mutex::new(switches_at_start), Mutex::new(None));

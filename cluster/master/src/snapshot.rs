@@ -6,21 +6,24 @@
 //! .hbase-snapshot/.tmp/<name>/            the same while it is being written; renamed when it is whole
 //! ```
 //!
-//! A snapshot copies nothing: it names store files, which stay in the table's directory or go to the archive.
+//! A snapshot copies nothing: it names store files, which stay in the table's directory or go to the archive. While one is
+//! being taken the cleaner leaves all store files of the archive (`cleaner.rs`), since nobody else knows what it has named
+//! so far. What it names is looked for again before it gets its name.
 //! What uses a snapshot copies them from there. (HBase makes links instead; a link is a name that every reader of
 //! store files must know how to follow, a copy is a store file like any other.)
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
 use halcyon_contract::RegionFiles;
 use halcyon_env::{FileSystem, ReadableFile};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
 use tracing::warn;
 
@@ -36,6 +39,8 @@ const MANIFEST: &str = "data.manifest";
 pub(crate) const LAYOUT_VERSION: i32 = 2;
 /// Looks at a directory that keeps changing.
 const LOOKS_MAX: usize = 100;
+/// Between looks at a region whose bulk load is being placed.
+const LOAD_PAUSE: Duration = Duration::from_millis(50);
 
 fn dir(core: &MasterState, name: &str) -> PathBuf {
     layout::snapshots_dir(&core.root).join(name)
@@ -102,12 +107,24 @@ pub(crate) fn write(
     }
     mob::snapshots::add_listing(core, table, &mut mob_files)?;
     manifest.region_manifests.extend(mob::snapshots::manifest_of(table, mob_files));
+    verify(core, table, &manifest, regions)?;
     fs.create_dir_all(&working)?;
     fs.replace(&working.join(MANIFEST), &manifest.encode_to_vec())?;
     fs.replace(&working.join(INFO), &info.encode_to_vec())?;
     fs.rename(&working, &complete)?;
     fs.sync_dir(&dir(core, ".tmp"))?;
     Ok(fs.sync_dir(&layout::snapshots_dir(&core.root))?)
+}
+
+/// Corrupt if the manifest names a file that is nowhere, or another one than it says (HBase: `MasterSnapshotVerifier`).
+fn verify(
+    core: &MasterState,
+    table: &TableDescriptor,
+    manifest: &pb::SnapshotDataManifest,
+    regions: &[RegionInfo],
+) -> Result<()> {
+    check_files(core, copies(core, table.name(), table, manifest, regions)?)?;
+    mob::snapshots::check(core, &mob::snapshots::named(table.name(), manifest)?)
 }
 
 /// Names of all store files that snapshots name, complete ones and those being written. An unreadable manifest is
@@ -137,7 +154,8 @@ pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
     Ok(names)
 }
 
-/// Invalid if a region that is not open has edits in its `recovered.edits`, so that its files are not all of it.
+/// Invalid if a region that is not open has edits in its `recovered.edits`, or files of a bulk load that its next opening
+/// places, so that the files in its stores are not all of it.
 pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
     let online = core.online_regions()?;
     let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
@@ -153,6 +171,11 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
             return Err(Error::invalid(format!(
                 "{region} is not open and has recovered edits that were not replayed: a snapshot would lack them. \
                  Assign the region first"
+            )));
+        }
+        if core.cluster.files.has_unplaced_load(region)? {
+            return Err(Error::invalid(format!(
+                "{region} is not open and has files of a bulk load that are not in their stores yet. Assign the region first"
             )));
         }
     }
@@ -182,13 +205,8 @@ fn manifest_of(
     region: &RegionInfo,
 ) -> Result<pb::SnapshotRegionManifest> {
     let mut family_files = Vec::new();
-    for family in table.families() {
-        let dir = region.dir(&core.root).join(&*family.name_str());
+    for (family, files) in table.families().iter().zip(steady_stores(core, table, region)?) {
         let mut store_files = Vec::new();
-        let files = match core.cluster.files.listed_store_files(region, table, family)? {
-            Some(listed) => listed,
-            None => steady_files(&*core.env.fs, &dir)?,
-        };
         for (name, mut len) in files {
             if let Some((table, owner, file)) = layout::parse_link_name(&name) {
                 let place = Path::new(&*family.name_str()).join(file);
@@ -224,23 +242,62 @@ fn read_reference(
     decode(&path, message.ok_or_else(|| Error::corrupt(format!("{} is no reference", path.display())))?)
 }
 
-/// The store files of a directory that a compaction may be changing: it puts its output in before it takes its
-/// inputs out, so a look that sees the same as the one before it has missed neither. (Output and inputs may both
-/// be seen; a region that opens them finds that out.)
-fn steady_files(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<(String, u64)>> {
-    let look = || -> Result<Vec<(String, u64)>> {
-        let files = list(fs, dir)?.into_iter().filter(|file| !file.is_dir && !file.name.starts_with('.'));
-        Ok(files.map(|file| (file.name, file.len)).collect())
+/// Names and bytes of the files of one store.
+type StoreFiles = Vec<(String, u64)>;
+
+/// The store files of each family of a region that compactions, flushes and bulk loads may be changing.
+///
+/// A compaction puts its output in before it takes its inputs out, so a look that sees the same as the one before it has
+/// missed neither. (Output and inputs may both be seen; a region that opens them finds that out.) A flush or a bulk load of
+/// several families places file by file. So all families are looked at together, and no look counts while files of a load
+/// are being placed: a snapshot has all of a load or nothing.
+fn steady_stores(
+    core: &MasterState,
+    table: &TableDescriptor,
+    region: &RegionInfo,
+) -> Result<Vec<StoreFiles>> {
+    let look = || -> Result<Option<Vec<StoreFiles>>> {
+        if core.cluster.files.has_unplaced_load(region)? {
+            return Ok(None);
+        }
+        table
+            .families()
+            .iter()
+            .map(|family| store_files(core, table, region, family))
+            .collect::<Result<_>>()
+            .map(Some)
     };
     let mut before = look()?;
     for _ in 0..LOOKS_MAX {
         let now = look()?;
-        if now == before {
-            return Ok(now);
+        match now {
+            Some(now) if Some(&now) == before.as_ref() => return Ok(now),
+            None => core.env.clock.sleep(LOAD_PAUSE),
+            Some(_) => {}
         }
         before = now;
     }
-    Err(Error::new(halcyon_cell::ErrorKind::Busy, format!("{} keeps changing", dir.display())))
+    let state = if before.is_some() {
+        "keeps changing"
+    } else {
+        "has a bulk load whose files are not in their stores"
+    };
+    Err(Error::new(halcyon_cell::ErrorKind::Busy, format!("{region} {state}")))
+}
+
+fn store_files(
+    core: &MasterState,
+    table: &TableDescriptor,
+    region: &RegionInfo,
+    family: &FamilyDescriptor,
+) -> Result<StoreFiles> {
+    if let Some(listed) = core.cluster.files.listed_store_files(region, table, family)? {
+        return Ok(listed);
+    }
+    let dir = region.dir(&core.root).join(&*family.name_str());
+    let files =
+        list(&*core.env.fs, &dir)?.into_iter().filter(|file| !file.is_dir && !file.name.starts_with('.'));
+    Ok(files.map(|file| (file.name, file.len)).collect())
 }
 
 /// A store file of a snapshot: where it is, and where a copy of it goes.
@@ -269,13 +326,11 @@ pub(crate) fn copies(
     targets: &[RegionInfo],
 ) -> Result<Vec<FileCopy>> {
     let mut copies = Vec::new();
+    let by_range: HashMap<_, _> =
+        targets.iter().map(|target| ((target.start_key(), target.end_key()), target)).collect();
     for (from, region) in live_regions(manifest)? {
-        let same_range = |target: &&RegionInfo| {
-            target.start_key() == from.start_key() && target.end_key() == from.end_key()
-        };
-        let to = targets
-            .iter()
-            .find(same_range)
+        let to = *by_range
+            .get(&(from.start_key(), from.end_key()))
             .ok_or_else(|| Error::corrupt(format!("no region takes the range of {from}")))?;
         for family in &region.family_files {
             if table.family(&family.family_name).is_none() && !family.store_files.is_empty() {

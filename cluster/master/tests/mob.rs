@@ -176,3 +176,68 @@ fn a_master_answers_what_clients_ask_of_every_server() {
     );
     assert!(other.is_err());
 }
+
+/// A restore brings the mob files back first and the store files that refer to them last. The chore came in between, found that nothing
+/// referred to them and that their regions were gone, and archived them; once the snapshot was deleted the archive's cleaner took
+/// them.
+#[test]
+fn mob_files_that_a_restore_brought_back_stay() {
+    let sim = SimFileSystem::new();
+    let c = start(&sim, 1);
+    let descriptor = table("t", &["f"]).with_family(family("f").with("IS_MOB", "true"));
+    c.run("CreateTable", &create(&descriptor, &[])).unwrap();
+    let file = make(&c, "t", 20_260_101, 1, c.regions("t")[0].encoded_name());
+    let refers = |to: &[&String]| {
+        let mut refs = MobFileRefs::default();
+        to.iter().for_each(|file| refs.add(&name("t"), file));
+        *c.server.mob_refs.lock() = Some(refs);
+    };
+    refers(&[&file]);
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("truncateTable", &truncate("t", false)).unwrap();
+    c.run("DisableTable", &disable("t")).unwrap();
+    refers(&[]);
+    until(&c, "t", &[]);
+    assert_eq!(archived(&c, "t"), [file.clone()]);
+
+    c.server.set_fault("list_store_files", Some(ServerFault::Fails));
+    let id = c.submit("RestoreSnapshot", &restore("s", "t")).unwrap();
+    let begin = Instant::now();
+    while there(&c, "t") != [file.clone()] {
+        assert!(begin.elapsed() < Duration::from_secs(10), "the restore brings the file back");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    std::thread::sleep(20 * PERIOD); // many runs of the chore
+    assert_eq!(there(&c, "t"), [file.clone()], "the chore leaves it");
+    refers(&[&file]);
+    c.server.set_fault("list_store_files", None);
+    c.wait(id).unwrap();
+    let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+    c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+    c.quiet();
+    clean_archive(&c);
+    assert_eq!(there(&c, "t"), [file]);
+    c.check();
+}
+
+/// Whoever archived it: a mob file is also read from the archive.
+#[test]
+fn an_archived_mob_file_stays_while_a_store_file_refers_to_it() {
+    let sim = SimFileSystem::new();
+    let c = start(&sim, 1);
+    let descriptor = table("t", &["f"]).with_family(family("f").with("IS_MOB", "true"));
+    c.run("CreateTable", &create(&descriptor, &[])).unwrap();
+    let archive = layout::mob_archive_dir(&c.root, &name("t"), "f");
+    c.env.fs.create_dir_all(&archive).unwrap();
+    let file = MobFileName::make(b"", 20_260_101, &format!("{:032x}", 1), "0123456789abcdef0123456789abcdef");
+    c.env.fs.put_new(&archive.join(&file), b"values").unwrap();
+    let mut refs = MobFileRefs::default();
+    refs.add(&name("t"), &file);
+    *c.server.mob_refs.lock() = Some(refs);
+    clean_archive(&c);
+    assert_eq!(archived(&c, "t"), [file]);
+    *c.server.mob_refs.lock() = Some(MobFileRefs::default());
+    clean_archive(&c);
+    assert!(archived(&c, "t").is_empty());
+}

@@ -1,6 +1,10 @@
 //! Snapshots: taken, listed, cloned, restored, deleted.
 
+#![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -281,4 +285,147 @@ fn wals_have_a_root_directory_of_their_own() {
     c.run("DeleteTable", &delete("t")).unwrap();
     assert!(!wals.exists(Path::new("/wals/data/default/t")).unwrap());
     c.check();
+}
+
+/// A cluster whose archive keeps nothing, so that its cleaner deletes what it may at once.
+fn with_eager_cleaner(sim: &SimFileSystem) -> Arc<Cluster> {
+    let mut settings = settings();
+    (settings.archive_keep, settings.old_wals_keep) = (Duration::ZERO, Duration::ZERO);
+    let env = with_real_clock(sim.env());
+    Arc::new(Cluster::start_with(env, Path::new(ROOT), 1, settings).unwrap())
+}
+
+/// A compaction of the first region's store `f`: its output comes, its inputs go to the archive. How many went.
+fn compact(c: &Cluster) -> usize {
+    let region = c.regions("t").remove(0);
+    let dir = region.dir(&c.root).join("f");
+    let archive = layout::archive_region_dir(&c.root, region.table(), region.encoded_name()).join("f");
+    c.env.fs.create_dir_all(&archive).unwrap();
+    let inputs = c.env.fs.list(&dir).unwrap();
+    for file in &inputs {
+        let bytes = c.env.fs.read(&dir.join(&file.name)).unwrap();
+        c.env.fs.put_new(&dir.join("0123456789abcdef0123456789abcdef"), &bytes).unwrap();
+        c.env.fs.rename(&dir.join(&file.name), &archive.join(&file.name)).unwrap();
+    }
+    inputs.len()
+}
+
+fn clean(c: &Cluster) {
+    let _: pb::RunCleanerChoreResponse = c.call("RunCleanerChore", &pb::RunCleanerChoreRequest {}).unwrap();
+}
+
+/// A snapshot of many regions listed a file, a compaction sent it to the archive, and the cleaner deleted it before the manifest was
+/// there: the snapshot was complete, and nothing could be made of it.
+#[test]
+fn the_cleaner_spares_what_a_snapshot_under_way_has_listed() {
+    let (mut calls, mut archived) = (0, 0);
+    for n in 0.. {
+        let sim = SimFileSystem::new();
+        let c = with_eager_cleaner(&sim);
+        c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+        c.run("FlushTable", &flush("t")).unwrap();
+        let before = sim.calls();
+        let went = Arc::new(AtomicUsize::new(0));
+        if n > 0 {
+            let (c, went) = (c.clone(), went.clone());
+            sim.pause_at(before + n, move || {
+                went.store(compact(&c), Ordering::SeqCst);
+                clean(&c);
+                clean(&c);
+            });
+        }
+        c.run("Snapshot", &snapshot("s", "t")).unwrap();
+        if n == 0 {
+            calls = sim.calls() - before;
+            continue;
+        }
+        if n > calls {
+            break;
+        }
+        archived += went.load(Ordering::SeqCst);
+        c.run("RestoreSnapshot", &restore("s", "clone")).unwrap();
+        assert_eq!(files(&c, "clone").len(), 2, "call {n} of {calls}");
+        // What no snapshot names goes as before.
+        let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+        c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+        c.quiet();
+        c.check();
+    }
+    assert!(archived as u64 >= calls / 2, "compactions ran in {archived} of {calls} calls");
+}
+
+/// As one whose file somebody deletes by hand, or by a cleaner that knows nothing of snapshots.
+#[test]
+fn a_snapshot_without_one_of_its_files_gets_no_name() {
+    let mut refused = 0;
+    for n in 1.. {
+        let sim = SimFileSystem::new();
+        let c = with_eager_cleaner(&sim);
+        c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+        c.run("FlushTable", &flush("t")).unwrap();
+        let before = sim.calls();
+        let breaking = c.clone();
+        sim.pause_at(before + n, move || {
+            let dir = breaking.regions("t")[0].dir(&breaking.root).join("f");
+            for file in breaking.env.fs.list(&dir).unwrap() {
+                breaking.env.fs.remove_file(&dir.join(file.name)).unwrap();
+            }
+        });
+        let taken = c.run("Snapshot", &snapshot("s", "t"));
+        if sim.calls() <= before + n {
+            break; // the snapshot was there before
+        }
+        match taken {
+            Ok(_) => {
+                let whole = list(&c).len() == 1;
+                assert!(whole);
+            }
+            Err(_) => {
+                assert!(list(&c).is_empty(), "call {n}");
+                assert!(!c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/.tmp/s")).unwrap());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "no snapshot lost a file that it had listed");
+}
+
+/// The files of a load go into their stores one after the other. A snapshot between two of them had the rows of one family only.
+#[test]
+fn a_snapshot_has_all_of_a_bulk_load_or_nothing() {
+    let (mut with, mut without) = (0, 0);
+    for n in 1.. {
+        let sim = SimFileSystem::new();
+        let c = with_eager_cleaner(&sim);
+        c.run("CreateTable", &create(&table("t", &["f", "g"]), &[])).unwrap();
+        c.run("FlushTable", &flush("t")).unwrap();
+        let before = sim.calls();
+        let loading = c.clone();
+        sim.pause_at(before + n, move || {
+            let region = loading.regions("t")[0].dir(&loading.root);
+            let place = {
+                let (c, region) = (loading.clone(), region.clone());
+                move |family: &str| c.env.fs.put_new(&region.join(family).join("10ad"), b"rows").unwrap()
+            };
+            loading.env.fs.create_dir(&region.join(".bulk-1")).unwrap();
+            place("f");
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                place("g");
+                loading.env.fs.remove_dir_all(&region.join(".bulk-1")).unwrap();
+            });
+        });
+        c.run("Snapshot", &snapshot("s", "t")).unwrap();
+        if sim.calls() <= before + n {
+            break;
+        }
+        c.run("RestoreSnapshot", &restore("s", "clone")).unwrap();
+        let loaded: Vec<_> = files(&c, "clone").into_iter().filter(|(_, _, name)| name == "10ad").collect();
+        match loaded.len() {
+            0 => without += 1,
+            2 => with += 1,
+            _ => panic!("call {n}: only {loaded:?}"),
+        }
+    }
+    assert!(with > 0 && without > 0, "{with} snapshots have the load, {without} do not");
 }

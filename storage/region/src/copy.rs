@@ -14,6 +14,7 @@ use halcyon_hfile::{FileMeta, HFile, HFileWriter, HalfScanner, ReadMode, ReaderO
 use halcyon_schema::mob::MOB_FILE_REFS;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor};
 
+use crate::loads::has_unplaced;
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
 use crate::store::file_list::{Listed, read_list, replace_closed};
@@ -47,6 +48,12 @@ impl Region {
         let working = staging.path("link");
         env.fs.put_new(&working, b"")?;
         staging.publish_copy(&working, to)
+    }
+
+    /// Whether the region in `dir` owns files of a bulk load of which not all are in their stores yet. A look at the stores
+    /// may see a part of such a load. *Blocking.*
+    pub fn has_unplaced_load(env: &Env, dir: &Path) -> Result<bool> {
+        Ok(has_unplaced(&env.fs.list(dir)?))
     }
 
     /// The first and the last row of an HFile; `None` if it has no cells. *Blocking.*

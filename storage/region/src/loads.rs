@@ -239,6 +239,12 @@ impl CompletedLoads {
     }
 }
 
+/// Whether files of a bulk load are the region's and not all of them are in their stores yet. `region_entries` are those of
+/// the region's directory.
+pub(crate) fn has_unplaced(region_entries: &[DirEntry]) -> bool {
+    region_entries.iter().any(|entry| entry.is_dir && entry.name.starts_with(COMMITTED))
+}
+
 /// Completes the loads that were committed before a crash. Called by an opening, before stores are listed.
 pub(crate) fn complete_loads(
     env: &Env,

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
-use halcyon_schema::{MobFileName, MobFileRefs, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{MobFileName, RegionInfo, TableDescriptor, TableName, layout};
 use tracing::{info, warn};
 
 use super::archive::archive_files;
-use super::{families, files_of};
+use super::{families, files_of, references, regions_of};
 use crate::chore::{Chore, Pauses};
-use crate::descriptors::list;
+use crate::procedure::Engine;
 use crate::state::{MasterState, TableState};
 
 /// How often the state of compactions is asked for while a batch runs. HBase: 10 s.
@@ -55,12 +55,13 @@ pub(crate) type UnusedLinks = HashMap<PathBuf, u64>;
 
 struct Shared {
     core: Arc<MasterState>,
+    engine: Arc<Engine>,
     pauses: Arc<Pauses>,
 }
 
 impl MobChores {
-    pub(crate) fn start(core: Arc<MasterState>) -> Result<MobChores> {
-        let shared = Shared { core, pauses: Arc::default() };
+    pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<MobChores> {
+        let shared = Shared { core, engine, pauses: Arc::default() };
         Ok(MobChores(Chore::start("master-mob", shared.pauses.clone(), move || shared.work())?))
     }
 
@@ -87,7 +88,7 @@ impl Shared {
         while self.pauses.pause(Some(pause)) {
             if is_due(cleaned_ns, settings.cleaner_period) {
                 cleaned_ns = now_ns();
-                clean(&self.core, &mut unused_links);
+                clean(&self.core, &self.engine, &mut unused_links);
             }
             if is_due(compacted_ns, settings.compaction_period) {
                 compacted_ns = now_ns();
@@ -152,11 +153,11 @@ fn tables(core: &MasterState, enabled: bool) -> Vec<Arc<TableDescriptor>> {
 }
 
 /// One run over all tables. An error of one table is told, and the others are cleaned.
-pub(crate) fn clean(core: &MasterState, unused_links: &mut UnusedLinks) -> usize {
+pub(crate) fn clean(core: &MasterState, engine: &Engine, unused_links: &mut UnusedLinks) -> usize {
     let mut count = 0;
     let before = std::mem::take(unused_links);
     for table in tables(core, false) {
-        let mut orphans = || clean_orphans(core, &table, &before, unused_links);
+        let mut orphans = || clean_orphans(core, engine, &table, &before, unused_links);
         match clean_expired(core, &table).and_then(|expired| Ok(expired + orphans()?)) {
             Ok(cleaned) => count += cleaned,
             Err(error) => warn!(table = %table.name(), %error, "mob files could not be cleaned"),
@@ -191,14 +192,21 @@ fn day_of(name: &str) -> Option<u32> {
 }
 
 /// Archives files of regions that are gone, to which no store file of the table refers.
+///
+/// A restore brings mob files back long before the store files that refer to them, in a region that is gone by then. So nothing is
+/// archived while a procedure has the table for itself; it is asked before the look and after.
 fn clean_orphans(
     core: &MasterState,
+    engine: &Engine,
     table: &TableDescriptor,
     links_before: &UnusedLinks,
     unused_links: &mut UnusedLinks,
 ) -> Result<usize> {
     let mut count = 0;
     let name = table.name();
+    if engine.holds_table(name) {
+        return Ok(0);
+    }
     for family in families(core, table)? {
         let family_name = family.name_str();
         // In this order: a region that comes after the look has no files among these, and one that goes leaves its references
@@ -215,28 +223,23 @@ fn clean_orphans(
         if orphans.is_empty() {
             continue;
         }
-        let mut refs = MobFileRefs::default();
-        let mut is_known = true;
-        for region in &regions {
-            match core.cluster.files.mob_references(region, table, &family)? {
-                Some(more) => refs.extend(more),
-                None => is_known = false,
-            }
-        }
-        if !is_known {
+        let Some(refs) = references(core, table, &family, &regions)? else {
             warn!(
                 table = %name,
                 family = %family_name,
                 "a store file does not say which mob files it refers to: none is cleaned before a major compaction"
             );
             continue;
-        }
+        };
         orphans.retain(|file| match layout::parse_mob_link_name(file) {
             Some((owner, _, linked)) => !refs.contains(&owner, linked),
             None => !refs.contains(name, file),
         });
         let age = Age { core, links_before, unused_links: &mut *unused_links };
         orphans = age.old_ones(name, &family_name, orphans)?;
+        if engine.holds_table(name) {
+            return Ok(count); // what it refers to next was not looked at
+        }
         archive_files(core, name, &family_name, &orphans)?;
         count += orphans.len();
     }
@@ -274,20 +277,4 @@ impl Age<'_> {
         }
         Ok(old)
     }
-}
-
-/// The regions of a table that have a directory, also those that were split or merged and are not cleaned away yet.
-fn regions_of(core: &MasterState, table: &TableName) -> Result<Vec<RegionInfo>> {
-    let mut regions = Vec::new();
-    for entry in list(&*core.env.fs, &layout::table_dir(&core.root, table))? {
-        if !entry.is_dir || entry.name.starts_with('.') {
-            continue;
-        }
-        let path = layout::region_dir(&core.root, table, &entry.name).join(layout::REGION_INFO);
-        match core.env.fs.read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            bytes => regions.push(RegionInfo::decode_file(&bytes?)?),
-        }
-    }
-    Ok(regions)
 }

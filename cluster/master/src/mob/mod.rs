@@ -14,10 +14,11 @@ pub(crate) mod cleaner;
 pub(crate) mod snapshots;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use halcyon_cell::Result;
-use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName, layout};
+use halcyon_schema::{FamilyDescriptor, MobFileRefs, RegionInfo, TableDescriptor, TableName, layout};
 
 use crate::descriptors::list;
 use crate::state::MasterState;
@@ -39,6 +40,72 @@ fn files_of(core: &MasterState, table: &TableName, family: &str) -> Result<Vec<(
     let dir = layout::mob_family_dir(&core.root, table, family);
     let files = list(&*core.env.fs, &dir)?.into_iter().filter(|entry| !entry.is_dir);
     Ok(files.map(|entry| (entry.name, entry.len)).collect())
+}
+
+/// The mob files that store files of these regions, which are all of the table, refer to; `None` if one of them does not say.
+fn references(
+    core: &MasterState,
+    table: &TableDescriptor,
+    family: &FamilyDescriptor,
+    regions: &[RegionInfo],
+) -> Result<Option<MobFileRefs>> {
+    let mut refs = MobFileRefs::default();
+    for region in regions {
+        match core.cluster.files.mob_references(region, table, family)? {
+            Some(more) => refs.extend(more),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(refs))
+}
+
+/// The regions of a table that have a directory, also those that were split or merged and are not cleaned away yet.
+fn regions_of(core: &MasterState, table: &TableName) -> Result<Vec<RegionInfo>> {
+    let mut regions = Vec::new();
+    for entry in list(&*core.env.fs, &layout::table_dir(&core.root, table))? {
+        if !entry.is_dir || entry.name.starts_with('.') {
+            continue;
+        }
+        let path = layout::region_dir(&core.root, table, &entry.name).join(layout::REGION_INFO);
+        match core.env.fs.read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            bytes => regions.push(RegionInfo::decode_file(&bytes?)?),
+        }
+    }
+    Ok(regions)
+}
+
+/// A directory of the archive, which may be that of a family's mob files. A mob file is also read from there, so one that a store
+/// file refers to must stay, whoever has archived it.
+pub(crate) struct ArchivedFiles {
+    /// `None`: no mob files, or those of a table or family that is gone.
+    of: Option<(Arc<TableDescriptor>, FamilyDescriptor)>,
+    /// Asked for once, when a file is about to be deleted. `Some(None)`: a store file does not say what it refers to.
+    refs: Option<Option<MobFileRefs>>,
+}
+
+impl ArchivedFiles {
+    pub(crate) fn new(core: &MasterState, dir: &Path) -> ArchivedFiles {
+        let is_it = |table: &TableDescriptor, family: &FamilyDescriptor| {
+            layout::mob_archive_dir(&core.root, table.name(), &family.name_str()) == dir
+        };
+        let tables = core.tables.read();
+        let of = tables.by_name.values().map(|entry| &entry.descriptor).find_map(|table| {
+            let family = table.families().iter().find(|family| is_it(table, family))?;
+            Some((table.clone(), family.clone()))
+        });
+        ArchivedFiles { of, refs: None }
+    }
+
+    /// Where a store file does not say what it refers to, whoever archived the file has looked.
+    pub(crate) fn is_referred_to(&mut self, core: &MasterState, file: &str) -> Result<bool> {
+        let Some((table, family)) = &self.of else { return Ok(false) };
+        if self.refs.is_none() {
+            self.refs = Some(references(core, table, family, &regions_of(core, table.name())?)?);
+        }
+        let refs = self.refs.as_ref().and_then(Option::as_ref);
+        Ok(refs.is_some_and(|refs| refs.contains(table.name(), file)))
+    }
 }
 
 /// Names of the mob files that links of any table keep in the archive.

@@ -9,15 +9,16 @@ use std::time::Duration;
 use halcyon_cell::Result;
 use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
+use halcyon_schema::TableName;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::lock::LockTable;
+use super::lock::{Lock, LockTable, Resource};
 use super::queue::{Interrupt, ProcedureView, State};
 use super::record::{self, Record};
 use super::results::{Finished, Results};
 use super::times::{ProcedureTimes, TimesByKind};
-use super::{Answer, Procedure, decode};
+use super::{Answer, Procedure, TAKE_SNAPSHOT_CLASS, decode};
 use crate::errors;
 use crate::state::MasterState;
 
@@ -233,6 +234,19 @@ impl Engine {
         let mut views: Vec<_> = self.shared.state.lock().views.values().cloned().collect();
         views.sort_by_key(|view| view.id);
         views
+    }
+
+    /// Whether a snapshot is being taken, or waits to be.
+    pub(crate) fn takes_snapshot(&self) -> bool {
+        self.shared.state.lock().views.values().any(|view| view.class_name == TAKE_SNAPSHOT_CLASS)
+    }
+
+    /// Whether a procedure that has begun has the table for itself: it may be about to refer to files that nothing refers to
+    /// now.
+    pub(crate) fn holds_table(&self, table: &TableName) -> bool {
+        let is_held =
+            |lock: &Lock| !lock.shared && matches!(&lock.resource, Resource::Table(name) if name == table);
+        self.shared.state.lock().views.values().any(|view| view.begun && view.locks.iter().any(is_held))
     }
 
     /// How many there were since the start, by the words of HBase's metrics.

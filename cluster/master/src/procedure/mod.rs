@@ -79,7 +79,7 @@ pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use server_crash::ServerCrash;
 pub(crate) use set_state::{SetState, StateChange};
 pub(crate) use split_region::SplitRegion;
-pub(crate) use take_snapshot::TakeSnapshot;
+pub(crate) use take_snapshot::{CLASS_NAME as TAKE_SNAPSHOT_CLASS, TakeSnapshot};
 pub use times::ProcedureTimes;
 pub(crate) use transit_region::{RegionAction, TransitRegion};
 pub(crate) use truncate_region::TruncateRegion;

@@ -16,6 +16,8 @@ use crate::state::{MasterState, TableState};
 use crate::{errors, regions, snapshot};
 
 pub(super) const KIND: &str = "take_snapshot";
+/// By which the cleaner knows that a snapshot is being taken.
+pub(crate) const CLASS_NAME: &str = "org.apache.hadoop.hbase.master.procedure.SnapshotProcedure";
 
 pub(crate) struct TakeSnapshot {
     table: TableName,
@@ -56,7 +58,7 @@ impl Procedure for TakeSnapshot {
     }
 
     fn class_name(&self) -> &'static str {
-        "org.apache.hadoop.hbase.master.procedure.SnapshotProcedure"
+        CLASS_NAME
     }
 
     fn metric(&self) -> Option<&'static str> {

@@ -424,6 +424,11 @@ impl RegionFiles for FakeRegionServer {
         Ok(Some(files.map(|file| (file.name, file.len)).collect()))
     }
 
+    fn has_unplaced_load(&self, region: &RegionInfo) -> Result<bool> {
+        let entries = self.env.fs.list(&region.dir(&self.root))?;
+        Ok(entries.iter().any(|entry| entry.is_dir && entry.name.starts_with(".bulk-")))
+    }
+
     fn mob_references(
         &self,
         _: &RegionInfo,

@@ -76,6 +76,10 @@ impl RegionFiles for LocalRegionFiles {
         Region::listed_files(&self.0.env, &dir, table.store_file_tracker(family)?)
     }
 
+    fn has_unplaced_load(&self, region: &RegionInfo) -> Result<bool> {
+        Region::has_unplaced_load(&self.0.env, &region.dir(&self.0.root))
+    }
+
     fn mob_references(
         &self,
         region: &RegionInfo,
