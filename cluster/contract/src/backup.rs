@@ -126,14 +126,29 @@ pub fn bulk_loaded_files(rows: &[Vec<Cell>]) -> HashSet<String> {
     paths.filter_map(name).collect()
 }
 
-/// Completed backups.
+/// Region servers may be 30 seconds apart, and the tool's machine as well.
+const CLOCKS_APART_MS_MAX: u64 = 60_000;
+
+/// Backups that count: completed ones, and full ones that run.
 #[derive(Clone, Debug, Default)]
-pub struct Backups(Vec<pb::BackupInfo>);
+pub struct Backups {
+    completed: Vec<pb::BackupInfo>,
+    running_full: Vec<pb::BackupInfo>,
+}
+
+/// What WALs all directories of backups have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Boundaries {
+    /// By server (`host:port`): the highest number of a WAL that all directories have.
+    by_server: BTreeMap<String, u64>,
+    /// When the newest backup of each directory began, of these the oldest. `None`: there are no backups.
+    oldest_start_ms: Option<u64>,
+}
 
 impl Backups {
     /// Of the rows of `backup:system`. A session that cannot be read is an error: nobody knows what it needs.
     pub fn of_rows(rows: &[Vec<Cell>]) -> Result<Backups> {
-        let mut backups = Vec::new();
+        let mut backups = Backups::default();
         for cell in rows.iter().flatten().filter(|cell| cell.row().starts_with(SESSION_ROWS)) {
             if cell.family() != SESSION_FAMILY || cell.qualifier() != b"context" {
                 continue;
@@ -141,16 +156,20 @@ impl Backups {
             let info = pb::BackupInfo::decode(cell.value()).map_err(|error| {
                 Error::corrupt(format!("backup:system, row {}: {error}", cell.row().escape_ascii()))
             })?;
-            if info.backup_state() == BackupState::Complete {
-                backups.push(info);
+            match (info.backup_state(), info.backup_type()) {
+                (BackupState::Complete, _) => backups.completed.push(info),
+                (BackupState::Running, pb::BackupType::Full) => backups.running_full.push(info),
+                _ => {}
             }
         }
-        Ok(Backups(backups))
+        Ok(backups)
     }
 
-    /// Tables with a full backup: from then on bulk loads of them belong to incremental backups.
+    /// Tables with a full backup, also one that still runs: from then on bulk loads of them belong to incremental backups. What
+    /// is loaded while the first full backup copies its snapshot is in no WAL and not in the snapshot.
     pub fn full_tables(&self) -> BTreeSet<TableName> {
-        let full = self.0.iter().filter(|info| info.backup_type() == pb::BackupType::Full);
+        let full = self.completed.iter().filter(|info| info.backup_type() == pb::BackupType::Full);
+        let full = full.chain(&self.running_full);
         let tables =
             full.flat_map(|info| &info.backup_table_info).filter_map(|info| info.table_name.as_ref());
         tables.filter_map(|name| TableName::from_pb(name).ok()).collect()
@@ -158,9 +177,9 @@ impl Backups {
 
     /// Of each server (`host:port`) the highest number of a WAL that all directories of backups have (HBase:
     /// `BackupLogCleaner.serverToPreservationBoundaryTs`).
-    pub fn boundaries(&self) -> BTreeMap<String, u64> {
+    pub fn boundaries(&self) -> Boundaries {
         let mut newest: HashMap<&str, &pb::BackupInfo> = HashMap::new();
-        for info in &self.0 {
+        for info in &self.completed {
             let known = newest.entry(info.backup_root_dir()).or_insert(info);
             if known.start_ts() < info.start_ts() {
                 *known = info;
@@ -173,28 +192,35 @@ impl Backups {
                 *boundary = (*boundary).min(*number);
             }
         }
-        boundaries
+        let oldest_start_ms = newest.values().map(|info| info.start_ts()).min();
+        Boundaries { by_server: boundaries, oldest_start_ms }
     }
 }
 
-/// Whether a WAL in `oldWALs` is still to be backed up. `boundaries` are those of [`Backups::boundaries`]. HBase keeps what it
-/// cannot read the name of; so does this.
-pub fn needs_wal(boundaries: &BTreeMap<String, u64>, name: &str) -> bool {
-    if boundaries.is_empty() {
-        return false;
-    }
+/// Whether a WAL in `oldWALs` is still to be backed up. HBase keeps what it cannot read the name of; so does this.
+///
+/// A server without a boundary joined after the newest backup of some directory, or was gone before it. The number of a WAL is
+/// the time of its creation, which tells one from the other. (HBase 2.6.4 deletes the WALs of both.)
+pub fn needs_wal(boundaries: &Boundaries, name: &str) -> bool {
+    let Some(oldest_start_ms) = boundaries.oldest_start_ms else { return false };
     let name = name.strip_suffix(".meta").unwrap_or(name);
     let Some((server, number)) = name.rsplit_once('.') else { return true };
     let Ok(number) = number.parse::<u64>() else { return true };
     let server = server.replace("%2C", ",");
     let mut parts = server.split(',');
     let (Some(host), Some(port)) = (parts.next(), parts.next()) else { return true };
-    boundaries.get(&format!("{host}:{port}")).is_some_and(|boundary| number > *boundary)
+    match boundaries.by_server.get(&format!("{host}:{port}")) {
+        Some(boundary) => number > *boundary,
+        None => number > oldest_start_ms.saturating_sub(CLOCKS_APART_MS_MAX),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A millisecond of the day on which these backups began.
+    const DAY: u64 = 1_700_000_000_000;
 
     fn info(root: &str, start_ts: u64, kind: pb::BackupType, servers: &[(&str, u64)]) -> pb::BackupInfo {
         let table = TableName::parse(b"n:t").unwrap();
@@ -209,7 +235,7 @@ mod tests {
                 table_name: Some(table.to_pb()),
                 snapshot_name: None,
             }],
-            start_ts: Some(start_ts),
+            start_ts: Some(DAY + start_ts),
             table_set_timestamp: [("n:t".to_string(), numbers)].into(),
             ..Default::default()
         }
@@ -240,20 +266,60 @@ mod tests {
             ["n:t"]
         );
         let boundaries = backups.boundaries();
-        assert_eq!(boundaries, [("h:1".to_string(), 150), ("g:2".to_string(), 60)].into());
+        assert_eq!(boundaries.by_server, [("h:1".to_string(), 150), ("g:2".to_string(), 60)].into());
         for (name, needed) in [
             ("h%2C1%2C1000.150", false),
             ("h%2C1%2C1000.151", true),
             ("h%2C1%2C2000.200.meta", true),
             ("g%2C2%2C1000.60", false),
-            ("f%2C3%2C1000.999", false),
             ("strange", true),
         ] {
             assert_eq!(needs_wal(&boundaries, name), needed, "{name}");
         }
-        assert!(!needs_wal(&BTreeMap::new(), "h%2C1%2C1000.151"), "there are no backups");
+        assert!(!needs_wal(&Boundaries::default(), "h%2C1%2C1000.151"), "there are no backups");
         let damaged = vec![vec![Cell::put(b"session:x", SESSION_FAMILY, b"context", 1, &[0xff])]];
         assert!(Backups::of_rows(&damaged).is_err());
+    }
+
+    /// It joins, takes writes and dies between two backups. Its WALs were deleted, and the next incremental backup was complete
+    /// without them.
+    #[test]
+    fn wals_of_a_server_that_joined_after_the_last_backup_are_needed() {
+        use pb::BackupType::{Full, Incremental};
+        let hour = 3_600_000;
+        let first = [info("/a", 0, Full, &[("h:1", 100)]), info("/b", hour, Full, &[("h:1", 100)])];
+        let later = info("/a", 3 * hour, Incremental, &[("h:1", 200)]);
+        let boundaries = |infos: &[pb::BackupInfo]| {
+            Backups::of_rows(&infos.iter().map(row).collect::<Vec<_>>()).unwrap().boundaries()
+        };
+        let wal = |created_ms: u64| format!("f%2C3%2C{created_ms}.{created_ms}");
+        let at_first = boundaries(&first);
+        assert!(needs_wal(&at_first, &wal(DAY + 2 * hour)), "it joined after both");
+        assert!(needs_wal(&at_first, &wal(DAY + 1)), "it joined after one of them");
+        assert!(needs_wal(&at_first, &wal(DAY - 30_000)), "by a clock that is behind");
+        assert!(!needs_wal(&at_first, &wal(DAY - hour)), "it was gone before");
+        let all = [first[0].clone(), first[1].clone(), later.clone()];
+        assert!(needs_wal(&boundaries(&all), &wal(DAY + 2 * hour)), "/b does not have it yet");
+        let both =
+            [all[0].clone(), all[1].clone(), later, info("/b", 4 * hour, Incremental, &[("h:1", 200)])];
+        assert!(!needs_wal(&boundaries(&both), &wal(DAY + 2 * hour)), "both have it");
+    }
+
+    /// What is loaded while the first full backup copies its snapshot was in no backup.
+    #[test]
+    fn bulk_loads_count_from_the_begin_of_the_first_full_backup() {
+        use pb::BackupType::{Full, Incremental};
+        let with = |kind, state: BackupState| {
+            let mut one = info("/a", 1, kind, &[]);
+            one.backup_state = Some(state as i32);
+            !Backups::of_rows(&[row(&one)]).unwrap().full_tables().is_empty()
+        };
+        assert!(with(Full, BackupState::Complete) && with(Full, BackupState::Running));
+        assert!(!with(Full, BackupState::Failed) && !with(Full, BackupState::Cancelled));
+        assert!(!with(Incremental, BackupState::Running) && !with(Incremental, BackupState::Complete));
+        let mut running = info("/a", 1, Full, &[("h:1", 100)]);
+        running.backup_state = Some(BackupState::Running as i32);
+        assert_eq!(Backups::of_rows(&[row(&running)]).unwrap().boundaries(), Boundaries::default());
     }
 
     #[test]

@@ -45,7 +45,7 @@ use halcyon_env::Env;
 pub use halcyon_schema::PeerDescription;
 
 pub use backup::{
-    BACKUP_ROLLS_COUNT, BackupBooks, BackupTables, Backups, BulkLoadState, bulk_load_cells,
+    BACKUP_ROLLS_COUNT, BackupBooks, BackupTables, Backups, Boundaries, BulkLoadState, bulk_load_cells,
     bulk_loaded_files, last_wal_number, log_roll_cell, needs_wal, noted_log_roll,
 };
 pub use barriers::{

@@ -67,7 +67,7 @@ fn not_here(table: &TableName) -> Error {
     Error::new(ErrorKind::Busy, format!("{table} is not open: it is needed for backups"))
 }
 
-/// Whether bulk loads of a table are to be noted: it has a full backup. *Blocking*.
+/// Whether bulk loads of a table are to be noted: it has a full backup, or gets one. *Blocking*.
 pub(crate) fn is_noted(server: &RegionServer, table: &TableName) -> Result<bool> {
     let tables = &server.settings.backup_tables;
     if !server.settings.backup_enabled || table.is_system() || tables.contains(table) {

@@ -119,7 +119,6 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     };
     check_space(server, &online, &load)?;
     let info = online.region.info();
-    let is_noted = backup::is_noted(server, info.table()).map_err(|error| errors::to_rpc(&error))?;
     let (mut noted, mut placed) = (Vec::new(), Vec::new());
     let outcome = online.region.bulk_load_noting(&load, &mut |files| {
         if online.is_hosted() {
@@ -128,7 +127,8 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
         if load.replicate {
             server.sources.note_hfiles(info.table(), &replicated(&online, files))?;
         }
-        if !is_noted {
+        // Asked as late as can be: a backup may have begun since the call came.
+        if !backup::is_noted(server, info.table())? {
             return Ok(());
         }
         noted = files.to_vec();
