@@ -59,8 +59,11 @@ pub struct Scan {
     pub load_families_on_demand: bool,
     /// See writes that are not published yet.
     pub read_uncommitted: bool,
-    /// Read at this point instead of now (a client that goes on in the middle of a row).
+    /// Read at this point instead of now, whatever is left of what it could see.
     pub read_point: Option<ReadPoint>,
+    /// The point at which a client read whose scanner is gone. It is taken again if all that it could see is still there,
+    /// and otherwise the scan reads what is there now. Of scans that stay open.
+    pub resumes_at: Option<ReadPoint>,
     pub mob: MobScan,
     /// Where to count the data blocks that are looked at; `None`: nobody asks.
     pub reads: Option<Arc<BlockReads>>,
@@ -89,6 +92,7 @@ impl Default for Scan {
             load_families_on_demand: false,
             read_uncommitted: false,
             read_point: None,
+            resumes_at: None,
             mob: MobScan::default(),
             reads: None,
             options: BTreeMap::new(),

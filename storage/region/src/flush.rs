@@ -219,7 +219,7 @@ impl Region {
         let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = hooked.keep_above(self.read_points.keep_above());
+        let keep_above = hooked.keep_above(self.read_points.keep_above(seq));
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let mut matcher = Matcher::minor(hooked.keeping(store), now_ms).keeping_above(keep_above);
         let cut = flush_cut(store, snapshot);

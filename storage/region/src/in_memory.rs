@@ -142,7 +142,7 @@ impl Region {
         let part = Part::Flat { segment: segment.clone(), dropped_up_to: SeqId::ZERO };
         let mut heap = Heap::new(store.comparator, vec![part.source(ReadPoint::NEWEST)]);
         heap.seek(Key::first_on_row(b"").get())?;
-        let keep_above = self.read_points.keep_above();
+        let keep_above = self.read_points.keep_above(segment.max_seq());
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let now_ms = self.services.env.clock.now_ms();
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);

@@ -208,6 +208,7 @@ impl Region {
             "the first number of this opening, {}, is above all before it: {in_files} in files, {replayed} replayed",
             region.open_seq_num
         );
+        region.read_points.begin_at(region.read_point());
         edits_dirs.last().expect("there is one at least").remember_seq(region.open_seq_num)?;
         let now_ms = region.services.env.clock.now_ms();
         let files = region.stores.iter().flat_map(|store| store.view().files.clone());

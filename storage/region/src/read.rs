@@ -65,7 +65,8 @@ impl Region {
     ///
     /// A flush leaves versions out that newer ones hide, and who came for an older read point before would find
     /// neither in the file. So a read point that is older than what was left out of some view is taken anew: what is
-    /// in files was published before. One that the client brought along stays.
+    /// in files was published before. One that was asked for stays, and so does one that the client had before
+    /// (`Scan::resumes_at`) once it is held: flushes that begin later keep what it sees.
     fn views_for<'a>(
         &'a self,
         scan: &'a Scan,
@@ -76,10 +77,15 @@ impl Region {
             Visible::Published if !scan.read_uncommitted => scan.read_point,
             _ => Some(ReadPoint::NEWEST),
         };
+        let resumes_at = scan.resumes_at.filter(|_| fixed.is_none() && stays);
         loop {
             let loads = self.loads.load(Ordering::Acquire);
             let take = || fixed.unwrap_or_else(|| self.read_point());
-            let held = (stays && fixed != Some(ReadPoint::NEWEST)).then(|| self.read_points.hold(take));
+            let held = (stays && fixed != Some(ReadPoint::NEWEST)).then(|| match resumes_at {
+                Some(wish) => self.read_points.hold_again(wish, take),
+                None => self.read_points.hold(take),
+            });
+            let is_resumed = resumes_at.is_some() && held.as_ref().map(HeldReadPoint::point) == resumes_at;
             let read_point = held.as_ref().map_or_else(take, HeldReadPoint::point);
             let mut chosen: Vec<SelectedStore<'a>> = Vec::with_capacity(self.stores.len());
             if scan.families.is_empty() {
@@ -96,7 +102,7 @@ impl Region {
                 continue;
             }
             let is_whole = |chosen: &SelectedStore<'_>| read_point.sees(chosen.view.dropped_up_to());
-            if fixed.is_some() || chosen.iter().all(is_whole) {
+            if fixed.is_some() || is_resumed || chosen.iter().all(is_whole) {
                 assert!(
                     fixed.is_some() || read_point <= self.read_point(),
                     "a read at {read_point} would see writes that are not published"

@@ -99,6 +99,7 @@ impl Region {
             stores,
             replicated: Box::default(), // nothing is written to it
         };
+        region.read_points.begin_at(region.read_point());
         region.counters.last_flush_ms.store(last_flush_ms, Ordering::Relaxed);
         Ok(Arc::new(region))
     }
@@ -121,6 +122,7 @@ impl Region {
             }
             let of_file = |file: &Arc<StoreFile>| file.max_seq.max(file.max_cell_seq);
             self.mvcc.follow(files.iter().map(of_file).max().unwrap_or_default());
+            self.read_points.begin_at(self.read_point());
             store.follow(files);
             changed = true;
         }

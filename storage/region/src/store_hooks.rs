@@ -135,7 +135,7 @@ impl Region {
 
     /// What the oldest scanner that stays open between calls sees (HBase: `HRegion.getSmallestReadPoint`).
     pub fn smallest_read_point(&self) -> ReadPoint {
-        self.read_point().min(self.read_points.keep_above())
+        self.read_point().min(self.read_points.lowest())
     }
 
     pub(crate) fn begin_rewrite(&self, store: &Store, kind: RewriteKind) -> Result<Hooked> {

@@ -24,6 +24,7 @@ mod oracle;
 mod policies;
 mod replayed_twice;
 mod replicas;
+mod resumed;
 mod split;
 mod storage_policy;
 mod store_hooks;

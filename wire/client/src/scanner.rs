@@ -32,6 +32,10 @@ const CACHING_DEFAULT: u32 = i32::MAX as u32;
 ///
 /// [`Scanner::next`] returns rows as the caller asks for them. [`Scanner::into_stream`] reads ahead and keeps the
 /// server's lease alive. Dropping a scanner closes it on the server in the background.
+///
+/// A scan is not of one moment. When its region moves, splits or merges, or its connection breaks, a new scanner reads what is
+/// there then. No row is lost or returned twice, and each whole row is of one moment. Only parts of a row (`RowParts::Partial`
+/// and batches) may be of two: the caller has the first ones already, and the new scanner reads the others.
 pub struct Scanner {
     cluster: Cluster,
     regions: Arc<TableRegions>,

@@ -5,9 +5,9 @@
 //! of scanners that were closed in order are remembered for one lease period, because older clients close what the server
 //! has closed already.
 //!
-//! A scanner is closed with the connection that used it last. No other connection can reach it. Its client opens a new
-//! scanner behind the last row it has, when the server answers that the scanner is unknown. Checked against
-//! `RSRpcServices` (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//! A scanner outlives the connection that used it last, as its client may come back with another one. Until then it holds
+//! nothing but its read point. When there is no room for another scanner, those go first that have no connection. Checked
+//! against `RSRpcServices` (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
 //!
 //! An idle scanner, or one whose call is queued, holds no memory of flushed memstores. It releases its view, and takes a new
 //! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
@@ -95,6 +95,8 @@ struct Entry {
     held_bytes: u64,
     /// What `next_call_seq` of the next call has to be.
     next_call_seq: u64,
+    /// The connection that used it last is open, as far as is known.
+    has_connection: bool,
     holding: Holding,
 }
 
@@ -153,14 +155,18 @@ impl Scanners {
     ) -> Result<(), RpcError> {
         let expires_ns = self.expires_ns();
         let mut state = self.state.lock();
+        let mut dropped = Vec::new();
+        if state.open.len() >= self.open_count_max {
+            dropped.extend(state.open.extract_if(|_, entry| !entry.has_connection));
+        }
         if state.open.len() >= self.open_count_max {
             return Err(RpcError::region_too_busy(format!("{} scanners are open", state.open.len())));
         }
-        let mut entry = Entry { held_bytes: 0, next_call_seq, holding: Holding::Busy };
+        let mut entry = Entry { held_bytes: 0, next_call_seq, has_connection: true, holding: Holding::Busy };
         let let_go = entry.rest(scanner, expires_ns);
         state.open.insert(id, entry);
         drop(state);
-        drop(let_go);
+        drop((let_go, dropped));
         Ok(())
     }
 
@@ -206,6 +212,7 @@ impl Scanners {
                     entry.holding = Holding::Idle { scanner, expires_ns };
                     return Ok(Claim::Renewed);
                 }
+                entry.has_connection = true;
                 Ok(Claim::Owned(scanner))
             }
         }
@@ -289,14 +296,21 @@ impl Scanners {
         drop(let_go);
     }
 
-    /// Drops the idle scanners that a connection used last. All calls of the connection have ended.
+    /// Lets the idle scanners that a connection used last let go of all they hold but their read points. All calls of the
+    /// connection have ended.
     pub(crate) fn connection_closed(&self, connection: &Connection) {
+        let mut let_go = Vec::new();
         let mut state = self.state.lock();
-        let is_last_user = |entry: &Entry| matches!(&entry.holding, Holding::Idle { scanner, .. } if scanner.connection.id == connection.id);
-        let ids: Vec<u64> = state.open.iter().filter(|(_, e)| is_last_user(e)).map(|(&id, _)| id).collect();
-        let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.open.remove(id)).collect();
+        for entry in state.open.values_mut() {
+            if let Holding::Idle { scanner, .. } = &mut entry.holding
+                && scanner.connection.id == connection.id
+            {
+                let_go.push(scanner.scanner.let_go());
+                (entry.held_bytes, entry.has_connection) = (0, false);
+            }
+        }
         drop(state);
-        drop(dropped);
+        drop(let_go);
     }
 
     /// Lets go of the idle scanners of a region that is closing.

@@ -56,7 +56,8 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
-        let keep_above = hooked.keep_above(self.read_points.keep_above());
+        let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
+        let keep_above = hooked.keep_above(self.read_points.keep_above(newest));
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let keeping = hooked.keeping(store);
         let matcher = match &selection.drops {
@@ -71,7 +72,6 @@ impl Region {
         let mut mobs = self.mobs_of_compaction(store, inputs, selection.all, by_user, now_ms)?;
         let target = self.file_target(store, by, now_ms, tags)?;
         let mut outputs = Outputs::new(target, selection.cut.clone());
-        let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
         let (mut looked_at_bytes, mut looked_at_cells, mut written_bytes) = (0, 0, 0);
         let family = store.family.name();
         let walk = Walk { heap: &mut heap, matcher: &mut matcher, left_out: &left_out, family };
