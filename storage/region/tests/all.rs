@@ -6,6 +6,7 @@ mod common;
 mod copies;
 mod crash;
 mod datadriven;
+mod deleted;
 mod disturbed;
 mod encrypted;
 mod faults;

@@ -145,6 +145,16 @@ impl ColumnTracker {
         }
     }
 
+    /// As `check_versions`, of a marker of the family that a compaction keeps: it lies among the versions of the column without
+    /// a name and is none of them. However many those are, it still hides cells of other columns.
+    pub fn check_family_marker(&mut self, cell: CellRef<'_>, timestamp: i64) -> MatchCode {
+        if self.check_versions(cell, timestamp, false) == MatchCode::Skip {
+            return MatchCode::Skip; // the same marker again
+        }
+        (self.last_timestamp, self.last_type) = (Some(timestamp), cell.type_code());
+        MatchCode::Include
+    }
+
     fn count_wildcard(&mut self, timestamp: i64, type_code: u8) -> MatchCode {
         if !CellType::from_code(type_code).is_some_and(CellType::is_delete) {
             self.count += 1;

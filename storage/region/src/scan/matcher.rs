@@ -7,7 +7,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellComparator, CellRef, Key, ReadPoint, Result, SeqId, TagType, keep_bytes, same_bytes};
+use halcyon_cell::{
+    CellComparator, CellRef, CellType, Key, ReadPoint, Result, SeqId, TagType, keep_bytes, same_bytes,
+};
 use halcyon_env::{INVARIANTS, Witness};
 use halcyon_filter::{Filter, ReturnCode};
 use halcyon_schema::KeepDeleted;
@@ -476,6 +478,9 @@ impl Matcher {
             }
             if timestamp < earliest_put {
                 return self.columns.next_row_or_column(cell); // nothing left that it could hide
+            }
+            if matches!(cell.cell_type(), CellType::DeleteFamily | CellType::DeleteFamilyVersion) {
+                return self.columns.check_family_marker(cell, timestamp);
             }
         } else if let Some(code) = self.check_hidden(cell) {
             return code;

@@ -349,6 +349,11 @@ impl StoreScanner {
             self.heap.next()?;
             return Ok(false);
         };
+        if is_inside_family(cell, hint.get()) && cell.qualifier().is_empty() {
+            // Markers of the family lie in the column without a name, by their timestamps, and are not passed over unseen.
+            self.heap.next()?;
+            return Ok(false);
+        }
         let comparator = self.heap.comparator();
         // The first key of a row is before its cells: backwards such a hint would lead to the same cell for ever.
         let is_row_before = comparator.compare_rows(hint.get().row(), cell.row()) == Ordering::Less;
@@ -417,4 +422,9 @@ impl StoreScanner {
             Ok(())
         }
     }
+}
+
+/// Whether the key is of the cell's row and family.
+fn is_inside_family(cell: CellRef<'_>, key: KeyRef<'_>) -> bool {
+    same_bytes(cell.row(), key.row()) && same_bytes(cell.family(), key.family())
 }

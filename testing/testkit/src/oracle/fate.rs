@@ -23,7 +23,8 @@ const UNKNOWN_MARKERS_MAX: usize = 10;
 /// Marks the cells of one row and family that a flush or minor compaction could drop now.
 ///
 /// HBase leaves a column at the first put that is over the limit or hidden together with all that is older. So
-/// markers that come behind such a put are lost as well, whatever they could still hide.
+/// markers that come behind such a put are lost as well, whatever they could still hide. Not so markers of the family: they
+/// lie in the column without a name, and hide cells of other columns, which would come back.
 pub(super) fn mark(row: &mut [Stored], options: &FamilyOptions, now_ms: i64) {
     let oldest = options.oldest_unexpired(now_ms);
     if options.new_version_behavior {
@@ -54,8 +55,12 @@ pub(super) fn mark(row: &mut [Stored], options: &FamilyOptions, now_ms: i64) {
                 }
             }
             let is_older_equal = before.as_ref().is_some_and(|it| it.get().key() == cell.get().key());
+            let is_passed_over = match is_of_family(cell) {
+                true => is_expired && options.min_versions == 0,
+                false => may_be_left,
+            };
             stored.may_be_gone |=
-                may_be_left || is_hidden || is_older_equal || is_cell_ttl_over(cell, now_ms);
+                is_passed_over || is_hidden || is_older_equal || is_cell_ttl_over(cell, now_ms);
             before = Some(cell.clone());
         }
     }
@@ -73,6 +78,11 @@ fn compaction_masks(row: &[Stored], options: &FamilyOptions, now_ms: i64) -> Vec
         })
         .cloned()
         .collect()
+}
+
+/// Whether the cell is a marker that hides cells of all columns.
+pub(super) fn is_of_family(cell: &Cell) -> bool {
+    matches!(cell.cell_type(), CellType::DeleteFamily | CellType::DeleteFamilyVersion)
 }
 
 /// The oldest timestamp of any put that is surely there: kept markers below it may have nothing left to hide.
@@ -113,10 +123,11 @@ pub(super) fn major_compact(row: &mut Vec<Stored>, options: &FamilyOptions, now_
                     KeepDeletedCells::Ttl => !is_expired,
                     KeepDeletedCells::True => true,
                 };
-                if !is_kept || is_over(sure_count) {
+                if !is_kept || (is_over(sure_count) && !is_of_family(cell)) {
                     continue;
                 }
-                stored.may_be_gone |= is_over(count) || cell.timestamp() < earliest_put;
+                stored.may_be_gone |=
+                    (is_over(count) && !is_of_family(cell)) || cell.timestamp() < earliest_put;
             } else {
                 let mut hiding = masks.iter().filter(|marker| hides(&marker.cell, cell)).peekable();
                 stored.may_be_gone |= hiding.peek().is_some();

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halcyon_cell::{Cell, CellType};
+use halcyon_cell::Cell;
 
 use super::Stored;
+use super::fate::is_of_family;
 use super::read::{hides, is_cell_ttl_over, markers_in_force};
 use crate::{FamilyOptions, KeepDeletedCells, OracleScan};
 
@@ -112,10 +113,8 @@ pub(super) fn major_compact(row: &mut Vec<Stored>, options: &FamilyOptions, now_
             let has_room = kept_count < if is_expired { options.min_versions } else { options.versions_max };
             let mut stored = stored.clone();
             let is_kept = if cell.cell_type().is_delete() {
-                let is_of_family =
-                    matches!(cell.cell_type(), CellType::DeleteFamily | CellType::DeleteFamilyVersion);
                 stored.may_be_gone |= cell.timestamp() < earliest_put;
-                stays(cell) && (is_of_family || has_room)
+                stays(cell) && (is_of_family(cell) || has_room)
             } else {
                 match ends.next().expect("one for each put") {
                     None => {

@@ -6,7 +6,8 @@ use super::{Script, Step};
 use crate::{FamilyOptions, KeepDeletedCells, OracleScan, Random, TimeRange};
 
 const ROWS: [&[u8]; 7] = [b"a", b"b", b"b\0", b"bb", b"c", b"long-row-one", b"long-row-two"];
-const QUALIFIERS: [&[u8]; 4] = [b"p", b"q", b"q\xff", b"r"];
+/// Markers of a family lie in the column without a name, among its versions.
+const QUALIFIERS: [&[u8]; 5] = [b"", b"p", b"q", b"q\xff", b"r"];
 const FAMILIES: [&[u8]; 3] = [b"f", b"fa", b"g"];
 const START_MS: i64 = 1_000_000;
 /// Timestamps are this far apart, so that moving the clock expires them one by one.
