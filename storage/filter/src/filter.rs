@@ -82,6 +82,13 @@ pub trait Filter: Send {
         Ok(ReturnCode::Include)
     }
 
+    /// Whether `filter_cell` or `transform_cell` looks at this cell's value, or at its length. If not, a scan need not read
+    /// a value that stands in another file.
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        let _ = cell;
+        false
+    }
+
     /// Changes a cell that is part of the result; called right after `filter_cell` included it.
     fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
         Ok(cell)

@@ -121,6 +121,10 @@ impl Filter for AllOf {
         Ok(if self.hinted.is_empty() { merged } else { ReturnCode::SeekNextUsingHint })
     }
 
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        self.filters.iter().any(|filter| filter.looks_at_value(cell))
+    }
+
     fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
         self.filters.iter_mut().try_fold(cell, |cell, filter| filter.transform_cell(cell))
     }
@@ -328,6 +332,10 @@ impl Filter for AnyOf {
             "only filters that keep a cell change it, so the list keeps it if one of them does: {code:?}"
         );
         Ok(code)
+    }
+
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        self.any(|filter| filter.looks_at_value(cell))
     }
 
     /// Only filters that included the cell change it.

@@ -45,6 +45,10 @@ impl Filter for PartFilter {
         Ok(if kept { ReturnCode::Include } else { code })
     }
 
+    fn looks_at_value(&self, _cell: CellRef<'_>) -> bool {
+        self.part == Part::Value
+    }
+
     direction_flag!();
 }
 
@@ -93,6 +97,10 @@ impl Filter for ColumnValueFilter {
         self.found = true;
         let kept = self.comparison.keeps(cell.value())?;
         Ok(if kept { ReturnCode::Include } else { ReturnCode::Skip })
+    }
+
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        self.column.matches(cell)
     }
 
     fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
@@ -164,6 +172,11 @@ impl Filter for SingleColumnValueFilter {
         Ok(if !self.matched && self.latest_version_only { ReturnCode::NextRow } else { ReturnCode::Include })
     }
 
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        let is_decided = self.matched || (self.latest_version_only && self.found);
+        !is_decided && self.column.matches(cell)
+    }
+
     fn filter_row_cells(&mut self, cells: &mut Vec<Cell>) -> Result<()> {
         if self.exclude {
             cells.retain(|cell| !self.column.matches(cell.get()));
@@ -231,6 +244,10 @@ impl Filter for DependentColumnFilter {
             );
         }
         Ok(if self.drop_column { ReturnCode::Skip } else { ReturnCode::Include })
+    }
+
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        self.comparison.has_comparator() && self.column.matches(cell)
     }
 
     fn filter_row_cells(&mut self, cells: &mut Vec<Cell>) -> Result<()> {
@@ -333,6 +350,10 @@ impl Filter for KeyOnlyFilter {
             "what nobody checks again is a cell of the same key"
         );
         Ok(Cell::trusted(bytes.into(), cell.seq()))
+    }
+
+    fn looks_at_value(&self, _cell: CellRef<'_>) -> bool {
+        self.length_as_value
     }
 
     fn transforms(&self) -> bool {

@@ -11,6 +11,10 @@ use crate::{Filter, ReturnCode};
 /// What all of them ask the filter inside, in an `impl Filter`.
 macro_rules! pass_on {
     () => {
+        fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+            self.inner.looks_at_value(cell)
+        }
+
         fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
             self.inner.transform_cell(cell)
         }

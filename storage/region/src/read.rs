@@ -17,10 +17,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Key, ReadPoint, Result};
+use halcyon_filter::Filter;
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
 use crate::keeping::Keeping;
-use crate::mob::{MobRead, MobReader, MobScan, ReferencesOnly};
+use crate::mob::{MobRead, MobReader, MobScan, ReferencesOnly, SeeingValues};
 use crate::read_points::HeldReadPoint;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -122,6 +123,11 @@ impl Region {
     ) -> Result<RegionScanner> {
         let mut filter = scan.filter.take();
         let (chosen, read_point, held) = self.views_for(&scan, visible, region.is_some())?;
+        let mut mobs = Vec::new();
+        if let Some(inner) = filter.take() {
+            mobs.extend(chosen.iter().map(|it| mob_reader(it, &scan, mode).map(MobReader::sharing)));
+            filter = Some(seeing_values(inner, &chosen, &mobs));
+        }
         if scan.mob.references_only
             && let Some(first) = chosen.iter().find(|chosen| chosen.store.mob.is_on())
         {
@@ -135,11 +141,16 @@ impl Region {
         }
         let now_ms = self.services.env.clock.now_ms();
         let (mut stores, mut joined) = (Vec::new(), Vec::new());
-        for chosen in chosen {
+        for (number, chosen) in chosen.into_iter().enumerate() {
             let store = chosen.store;
+            let mob = match mobs.get_mut(number) {
+                Some(known) => known.take(),
+                None => mob_reader(&chosen, &scan, mode),
+            };
             let essential = !scan.load_families_on_demand
                 || filter.as_ref().is_none_or(|f| f.is_family_essential(store.family.name()).unwrap_or(true));
-            let mut scanner = open_store(&chosen, &scan, filter.is_some(), read_point, mode, now_ms)?;
+            let mut scanner =
+                open_store(&chosen, &scan, filter.is_some(), read_point, mode, now_ms)?.resolving(mob);
             position(&mut scanner, &scan)?;
             scanner.remember(chosen.seen);
             if essential { stores.push(scanner) } else { joined.push(scanner) }
@@ -235,18 +246,32 @@ fn open_store(
     );
     let heap = Heap::new(store.comparator, sources);
     let (limit, offset) = (scan.store_limit, scan.store_offset);
-    let scanner = StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset);
-    Ok(scanner.resolving(mob_reader(store, view, scan, mode)))
+    Ok(StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset))
 }
 
 /// What follows the references that the scan finds in the store; `None`: there are none, or they are wanted themselves.
-fn mob_reader(store: &Store, view: &StoreView, scan: &Scan, mode: ReadMode) -> Option<MobReader> {
+fn mob_reader(chosen: &SelectedStore<'_>, scan: &Scan, mode: ReadMode) -> Option<MobReader> {
+    let SelectedStore { store, view, .. } = chosen;
     if scan.mob.raw || !store.mob.may_have_references(&view.files) {
         return None;
     }
     let MobScan { cache_blocks, empty_on_miss, .. } = scan.mob;
     let how = MobRead { mode, cache_blocks, empty_on_miss, reads: scan.reads.clone() };
     Some(MobReader::new(store.mob.clone(), how))
+}
+
+/// The filter as it sees what is read: by `readers`, values that stand in mob files.
+fn seeing_values(
+    inner: Box<dyn Filter>,
+    chosen: &[SelectedStore<'_>],
+    readers: &[Option<MobReader>],
+) -> Box<dyn Filter> {
+    if readers.iter().all(Option::is_none) {
+        return inner;
+    }
+    let family = |chosen: &SelectedStore<'_>| chosen.store.family.name().clone();
+    let by_family = chosen.iter().zip(readers).filter_map(|(it, reader)| Some((family(it), reader.clone()?)));
+    Box::new(SeeingValues::new(inner, by_family.collect()))
 }
 
 fn keeping_of(store: &Store, scan: &Scan) -> Keeping {

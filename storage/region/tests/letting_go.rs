@@ -76,13 +76,31 @@ impl Open {
     }
 }
 
-/// Filters with a memory, with hints, and one that reads whole rows.
+/// Filters with a memory, with hints, one that reads whole rows, and those that look at values, wherever these stand.
 fn a_filter(seed: u64) -> Box<dyn Filter> {
     let of = |name: &str, message: Vec<u8>| {
         let name = format!("org.apache.hadoop.hbase.filter.{name}");
         parse_filter(&pb::Filter { name, serialized_filter: Some(message.into()) }).unwrap()
     };
-    match seed / 4 % 3 {
+    let by_value = |family: &[u8]| {
+        let comparable = pb::ByteArrayComparable { value: Some(b"v2".to_vec().into()) };
+        let comparator = pb::Comparator {
+            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+            serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+        };
+        let message = pb::SingleColumnValueFilter {
+            column_family: Some(family.to_vec().into()),
+            column_qualifier: Some(b"q".to_vec().into()),
+            compare_op: pb::CompareType::Greater as i32,
+            comparator,
+            filter_if_missing: Some(true),
+            latest_version_only: Some(seed.is_multiple_of(16)),
+        };
+        of("SingleColumnValueFilter", message.encode_to_vec())
+    };
+    match seed / 4 % 5 {
+        3 => by_value(b"f"),
+        4 => by_value(b"fa"),
         0 => of("PageFilter", pb::PageFilter { page_size: 4 }.encode_to_vec()),
         1 => {
             of("ColumnPrefixFilter", pb::ColumnPrefixFilter { prefix: b"q".to_vec().into() }.encode_to_vec())
@@ -160,8 +178,8 @@ fn run(seed: u64, policy: Policy) -> usize {
     let_go
 }
 
-fn agree(policy: Policy) {
-    let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+fn agree(policy: Policy, seeds: u64) {
+    let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
     for seed in 1..=seeds {
         println!("seed {seed}");
         assert!(run(seed, policy) > 10);
@@ -170,12 +188,28 @@ fn agree(policy: Policy) {
 
 #[test]
 fn a_scanner_that_let_go_returns_what_it_would_have() {
-    agree(Policy::Exploring);
+    agree(Policy::Exploring, 60);
 }
 
 #[test]
 fn in_stripes_as_well() {
-    agree(Policy::Stripe);
+    agree(Policy::Stripe, 60);
+}
+
+#[test]
+fn in_windows_of_time_as_well() {
+    agree(Policy::DateTiered, 20);
+}
+
+#[test]
+fn by_ratio_as_well() {
+    agree(Policy::RatioBased, 20);
+}
+
+/// A filter sees the value of a cell, whether it was flushed or not.
+#[test]
+fn with_values_in_mob_files_as_well() {
+    agree(Policy::Mob, 20);
 }
 
 fn put(row: &str, qualifier: &str, value: &[u8]) -> Mutation {

@@ -6,10 +6,13 @@ use crate::common::*;
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, ErrorKind};
 use halcyon_env::FileSystem;
+use halcyon_filter::{Filter, parse_filter};
 use halcyon_hfile::{HFile, ReaderOptions};
+use halcyon_proto::pb;
 use halcyon_region::*;
 use halcyon_schema::mob::{MOB_CELLS_COUNT, MOB_FILE_REFS, MobFileName, MobFileRefs, MobReference};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, layout};
+use prost::Message;
 
 const LARGE: &str = "a value of some length";
 
@@ -335,4 +338,125 @@ fn attributes_of_a_table_reach_compactions() {
         assert_eq!(settings.compaction_type(), expected);
         assert!(named(value).setting("hbase.mob.compaction.type").is_some());
     }
+}
+
+fn filter(name: &str, message: impl Message) -> pb::Filter {
+    let name = format!("org.apache.hadoop.hbase.filter.{name}");
+    pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }
+}
+
+fn is_large() -> pb::Comparator {
+    let comparable = pb::ByteArrayComparable { value: Some(Bytes::from_static(LARGE.as_bytes())) };
+    pb::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+        serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+    }
+}
+
+/// Filters that look at values, each alone and inside others.
+fn filters_of_values() -> Vec<pb::Filter> {
+    let (op, f, q) = (pb::CompareType::Equal as i32, Bytes::from_static(b"f"), Bytes::from_static(b"q"));
+    let value = pb::ValueFilter {
+        compare_filter: pb::CompareFilter { compare_op: op, comparator: Some(is_large()) },
+    };
+    let value = filter("ValueFilter", value);
+    let single = |latest| pb::SingleColumnValueFilter {
+        column_family: Some(f.clone()),
+        column_qualifier: Some(q.clone()),
+        compare_op: op,
+        comparator: is_large(),
+        filter_if_missing: Some(true),
+        latest_version_only: Some(latest),
+    };
+    let one = pb::ColumnValueFilter {
+        family: f.clone(),
+        qualifier: q.clone(),
+        compare_op: op,
+        comparator: is_large(),
+    };
+    let dependent = pb::DependentColumnFilter {
+        compare_filter: pb::CompareFilter { compare_op: op, comparator: Some(is_large()) },
+        column_family: Some(f.clone()),
+        column_qualifier: Some(q.clone()),
+        drop_dependent_column: Some(false),
+    };
+    let list = |operator| {
+        let keys = filter("KeyOnlyFilter", pb::KeyOnlyFilter { len_as_val: true });
+        filter("FilterList", pb::FilterList { operator, filters: vec![value.clone(), keys] })
+    };
+    let excluding = pb::SingleColumnValueExcludeFilter { single_column_value_filter: single(true) };
+    vec![
+        filter("SingleColumnValueFilter", single(true)),
+        filter("SingleColumnValueFilter", single(false)),
+        filter("SingleColumnValueExcludeFilter", excluding),
+        filter("ColumnValueFilter", one),
+        filter("DependentColumnFilter", dependent),
+        filter("KeyOnlyFilter", pb::KeyOnlyFilter { len_as_val: true }),
+        filter("KeyOnlyFilter", pb::KeyOnlyFilter { len_as_val: false }),
+        filter("SkipFilter", pb::SkipFilter { filter: value.clone() }),
+        filter("WhileMatchFilter", pb::WhileMatchFilter { filter: value.clone() }),
+        list(pb::filter_list::Operator::MustPassAll as i32),
+        list(pb::filter_list::Operator::MustPassOne as i32),
+        value,
+    ]
+}
+
+/// A filter saw the value of a cell while that was in memory, and the length and file name of a reference once it was flushed. So a
+/// flush changed what a scan found, also in the middle of it.
+#[test]
+fn a_filter_sees_the_value_wherever_it_stands() {
+    let bench = Bench::new(&[family()]);
+    for (row, value) in [("a", "small"), ("b", LARGE), ("c", "another value that is large"), ("d", LARGE)] {
+        put(&bench, row, value);
+    }
+    let found = |filter: &pb::Filter, reversed, mode| {
+        let parsed: Box<dyn Filter> = parse_filter(filter).unwrap();
+        let scan = Scan { filter: Some(parsed), reversed, ..Scan::default() };
+        let mut scanner = bench.region.scanner(scan, mode)?;
+        let mut cells = Vec::new();
+        while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
+        Ok(cells.iter().map(show).collect::<Vec<String>>())
+    };
+    let all = |mode| -> Vec<Result<Vec<String>>> {
+        let filters = filters_of_values();
+        let both = filters.iter().flat_map(|filter| [(filter, false), (filter, true)]);
+        both.map(|(filter, reversed)| found(filter, reversed, mode)).collect()
+    };
+    let whole = |found: Vec<Result<Vec<String>>>| found.into_iter().map(|it| it.unwrap()).collect::<Vec<_>>();
+    let in_memory = whole(all(ReadMode::AnyDisk));
+    assert_eq!(in_memory[0].len(), 2, "{in_memory:?}");
+    flush(&bench);
+    let before = bench.region.mob_counts().scanned_cells;
+    assert_eq!(whole(all(ReadMode::AnyDisk)), in_memory);
+    let returned = bench.region.mob_counts().scanned_cells - before;
+    let values = in_memory.iter().flatten().filter(|cell| cell.contains(&format!("={LARGE}"))).count();
+    assert!(returned as usize >= values, "{returned}");
+    for found in all(ReadMode::CacheOnly).into_iter().zip(in_memory) {
+        match found {
+            (Ok(found), expected) => assert_eq!(found, expected),
+            (Err(error), _) => assert_eq!(error.kind(), ErrorKind::NeedsDisk),
+        }
+    }
+    // Who wants references filters by references.
+    let mob = MobScan { raw: true, ..MobScan::default() };
+    let value = filters_of_values().pop().unwrap();
+    let raw = Scan { mob, filter: Some(parse_filter(&value).unwrap()), ..Scan::default() };
+    assert_eq!(bench.scan(raw).unwrap().len(), 0);
+    let mob = MobScan { references_only: true, ..MobScan::default() };
+    let only = Scan { mob, filter: Some(parse_filter(&value).unwrap()), ..Scan::default() };
+    assert_eq!(bench.scan(only).unwrap().len(), 2);
+}
+
+/// A cell whose tags leave no room for those of a reference stopped every flush of its region.
+#[test]
+fn a_value_whose_tags_leave_no_room_stays_in_the_store_file() {
+    let bench = Bench::new(&[family()]);
+    let mut tags = Vec::new();
+    halcyon_cell::append_tag(&mut tags, 77, &vec![1; 65_530]);
+    let cell = Cell::build(b"r", b"f", b"q", 5, CellType::Put, LARGE.as_bytes(), &tags, 0);
+    bench.mutate(mutation(MutationKind::Put, b"r", vec![cell])).unwrap();
+    flush(&bench);
+    assert_eq!((read(&bench), bench.mob_files("f").len()), (vec![LARGE.to_string()], 0));
+    bench.compact(true).unwrap();
+    assert_eq!(read(&bench), [LARGE]);
 }

@@ -20,6 +20,7 @@ mod clean;
 mod look;
 mod references_only;
 mod rewrite;
+mod seeing_values;
 mod settings;
 mod writer;
 
@@ -40,6 +41,7 @@ pub use cache::{MobCacheStats, MobFileCache};
 pub use look::mob_references_of_file;
 pub(crate) use references_only::ReferencesOnly;
 pub(crate) use rewrite::MobRewriter;
+pub(crate) use seeing_values::SeeingValues;
 pub use settings::{MobCompactionType, MobSettings};
 pub(crate) use writer::MobOutputs;
 
@@ -123,14 +125,27 @@ pub(crate) struct MobRead {
 }
 
 /// Resolves what a scanner of one store finds.
+#[derive(Clone)]
 pub(crate) struct MobReader {
     store: Arc<MobStore>,
     how: MobRead,
+    /// What the filter has looked at last, which the scan returns if it passes. `None`: there is no filter.
+    last: Option<Arc<Mutex<Option<Cell>>>>,
 }
 
 impl MobReader {
     pub fn new(store: Arc<MobStore>, how: MobRead) -> MobReader {
-        MobReader { store, how }
+        MobReader { store, how, last: None }
+    }
+
+    /// Its clones share what was read last from now on.
+    pub fn sharing(self) -> MobReader {
+        MobReader { last: Some(Arc::default()), ..self }
+    }
+
+    #[inline]
+    pub fn is_reference(&self, cell: CellRef<'_>) -> bool {
+        is_mob_reference(cell)
     }
 
     /// The cell that a reference stands for; `None`: the cell is no reference. Errors as for [`MobStore::resolve`].
@@ -139,9 +154,22 @@ impl MobReader {
         if !is_mob_reference(cell) {
             return Ok(None);
         }
-        let found = self.store.resolve(cell, &self.how)?;
+        let is_it = |found: &mut Cell| found.seq() == cell.seq() && found.get().key() == cell.key();
+        let found = match self.last.as_ref().and_then(|last| last.lock().take_if(is_it)) {
+            Some(found) => found,
+            None => self.store.resolve(cell, &self.how)?,
+        };
         self.store.counters.scanned_cells.fetch_add(1, Ordering::Relaxed);
         self.store.counters.scanned_bytes.fetch_add(found.get().value_len() as u64, Ordering::Relaxed);
+        Ok(Some(found))
+    }
+
+    /// The cell that the reference `cell` stands for, kept for [`MobReader::resolved`]. Errors as for that.
+    pub fn looked_at(&self, cell: CellRef<'_>) -> Result<Option<Cell>> {
+        let found = self.store.resolve(cell, &self.how)?;
+        if let Some(last) = &self.last {
+            *last.lock() = Some(found.clone());
+        }
         Ok(Some(found))
     }
 }
@@ -300,21 +328,22 @@ pub(crate) fn has_references(hfile: &HFile) -> bool {
     hfile.info().get(MOB_FILE_REFS).is_some_and(|refs| refs.len() > 1)
 }
 
-/// The cell of this key in a mob file. Of several writes of the key, that which the reference was made of.
+/// The cell of this key in a mob file. Of several writes of the key, that which the reference was made of; if none has its
+/// sequence id, the newest. Sequence ids that all readers see may be written as 0 (HBase: `keep.seqId.period`), in the mob
+/// file or beside the reference, and what was merged then is the newest write.
 fn find(hfile: &Arc<HFile>, reference: CellRef<'_>, how: &MobRead) -> Result<Option<Cell>> {
     let key = reference.key();
     let mut scanner = hfile.scanner(how.mode, how.cache_blocks).counting(how.reads.clone());
     scanner.seek(key)?;
-    let mut oldest = None;
+    let mut newest = None;
     while let Some(cell) = scanner.peek().filter(|cell| cell.key().bytes() == key.bytes()) {
         if cell.seq() == reference.seq() {
             return Ok(scanner.cell());
         }
-        // Sequence ids that all readers see may be written as 0.
-        oldest = scanner.cell();
+        newest = newest.or_else(|| scanner.cell());
         scanner.next()?;
     }
-    Ok(oldest)
+    Ok(newest)
 }
 
 impl std::ops::AddAssign for MobCounts {
@@ -337,5 +366,33 @@ impl Region {
         let mut sum = MobCounts::default();
         self.stores.iter().for_each(|store| sum += store.mob.counts());
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::SimFileSystem;
+    use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
+
+    use super::*;
+
+    /// HBase writes sequence ids as 0 that are old enough, so a reference may have none that its mob file knows. Of several writes
+    /// of one key the oldest was returned.
+    #[test]
+    fn of_several_writes_of_a_key_the_newest_is_found() {
+        let (fs, path) = (SimFileSystem::new(), Path::new("/mob"));
+        let env = fs.env();
+        let mut writer = HFileWriter::create(&env, path, WriterOptions::default()).unwrap();
+        let cell = |value: &[u8], seq| Cell::put(b"r", b"f", b"q", 7, value).with_seq(seq);
+        for (value, seq) in [(&b"newest"[..], 9), (b"middle", 7), (b"oldest", 5)] {
+            writer.append(cell(value, seq).get()).unwrap();
+        }
+        writer.finish(FileMeta::default()).unwrap();
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let hfile = HFile::open(&env, path, &cache, ReaderOptions::default()).unwrap();
+        let how = MobRead { mode: ReadMode::AnyDisk, cache_blocks: false, empty_on_miss: false, reads: None };
+        let found = |seq| find(&hfile, cell(b"", seq).get(), &how).unwrap().unwrap().value().to_vec();
+        assert_eq!([9, 7, 5].map(found), [&b"newest"[..], b"middle", b"oldest"].map(<[u8]>::to_vec));
+        assert_eq!([0, 12].map(found), [b"newest"; 2].map(|value| value.to_vec()));
     }
 }

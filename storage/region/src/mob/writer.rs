@@ -62,9 +62,12 @@ impl MobOutputs {
         }
     }
 
-    /// Whether the value of the cell goes into a mob file.
+    /// Whether the value of the cell goes into a mob file. It does not where the tags leave no room for those of a reference.
     pub fn takes(&self, cell: CellRef<'_>) -> bool {
-        self.store.is_large(cell) && cell.cell_type() == CellType::Put && !is_mob_reference(cell)
+        self.store.is_large(cell)
+            && cell.cell_type() == CellType::Put
+            && cell.tags().len() + self.store.tags.len() <= usize::from(u16::MAX)
+            && !is_mob_reference(cell)
     }
 
     /// Writes the cell to a mob file. Returns the reference to it.

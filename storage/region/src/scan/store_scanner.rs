@@ -102,7 +102,8 @@ impl StoreScanner {
         }
     }
 
-    /// From now on cells come out with their values where these stand in mob files. Filters see the references, as in HBase.
+    /// From now on cells come out with their values where these stand in mob files. What the filter sees is its own affair
+    /// (`mob/seeing_values.rs`).
     pub fn resolving(self, mob: Option<MobReader>) -> StoreScanner {
         StoreScanner { mob, ..self }
     }

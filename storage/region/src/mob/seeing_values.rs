@@ -1,0 +1,97 @@
+//! A filter of a scan that finds references: what looks at values is shown those, wherever they stand. So the answer does not
+//! depend on whether a cell was flushed. HBase's filters see the reference, once there is one.
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellRef, Key, Result};
+use halcyon_filter::{Filter, ReturnCode};
+
+use super::MobReader;
+
+/// The scan's own filter, in a scan of families whose values may stand in mob files.
+pub(crate) struct SeeingValues {
+    inner: Box<dyn Filter>,
+    /// By family.
+    readers: Vec<(Bytes, MobReader)>,
+}
+
+impl SeeingValues {
+    pub fn new(inner: Box<dyn Filter>, readers: Vec<(Bytes, MobReader)>) -> SeeingValues {
+        SeeingValues { inner, readers }
+    }
+
+    /// The cell that a reference stands for, if the filter looks at its value. Errors as for [`MobReader::resolved`].
+    fn resolved(&self, cell: CellRef<'_>) -> Result<Option<Cell>> {
+        match self.readers.iter().find(|(family, _)| family == cell.family()) {
+            Some((_, reader)) if reader.is_reference(cell) && self.inner.looks_at_value(cell) => {
+                reader.looked_at(cell)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Filter for SeeingValues {
+    fn reset(&mut self) -> Result<()> {
+        self.inner.reset()
+    }
+
+    fn filter_row_key(&mut self, first: CellRef<'_>) -> Result<bool> {
+        self.inner.filter_row_key(first)
+    }
+
+    fn filter_all_remaining(&mut self) -> Result<bool> {
+        self.inner.filter_all_remaining()
+    }
+
+    fn filter_cell(&mut self, cell: CellRef<'_>) -> Result<ReturnCode> {
+        match self.resolved(cell)? {
+            Some(resolved) => self.inner.filter_cell(resolved.get()),
+            None => self.inner.filter_cell(cell),
+        }
+    }
+
+    fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
+        self.inner.looks_at_value(cell)
+    }
+
+    fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
+        let cell = self.resolved(cell.get())?.unwrap_or(cell);
+        self.inner.transform_cell(cell)
+    }
+
+    fn transforms(&self) -> bool {
+        self.inner.transforms()
+    }
+
+    fn filter_row_cells(&mut self, cells: &mut Vec<Cell>) -> Result<()> {
+        self.inner.filter_row_cells(cells)
+    }
+
+    fn has_filter_row(&self) -> bool {
+        self.inner.has_filter_row()
+    }
+
+    fn filter_row(&mut self) -> Result<bool> {
+        self.inner.filter_row()
+    }
+
+    fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
+        self.inner.next_cell_hint(cell)
+    }
+
+    fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
+        self.inner.is_family_essential(family)
+    }
+
+    fn is_hinting(&self) -> bool {
+        self.inner.is_hinting()
+    }
+
+    fn set_reversed(&mut self, reversed: bool) {
+        self.inner.set_reversed(reversed);
+    }
+
+    fn is_reversed(&self) -> bool {
+        self.inner.is_reversed()
+    }
+}
