@@ -165,6 +165,10 @@ impl Region {
         if let Some(refs) = file.hfile.info().get(MOB_FILE_REFS) {
             writer.append_file_info(MOB_FILE_REFS.as_bytes(), refs); // of these rows, and perhaps of others
         }
+        if file.hfile.info().skips_reset_of_seq_ids() {
+            // The copy has the name of a bulk load, and by that alone all its cells would get one sequence id.
+            writer.append_file_info(SKIP_RESET_SEQ_ID, &[0xff]);
+        }
         scanner.seek(Key::first_on_row(b"").get())?;
         while let Some(cell) = scanner.peek() {
             invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::*;
-use halcyon_cell::Result;
+use halcyon_cell::{Cell, Result};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Env, FileSystem};
-use halcyon_region::{MutationKind, Region};
+use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
+use halcyon_region::{MobFileCache, MutationKind, Region, Scan};
 use halcyon_schema::FamilyDescriptor;
 
 const SOURCE: &str = "/snapshot/file";
@@ -103,4 +104,29 @@ fn a_link_is_there_once_whatever_arrives_late() {
         assert!(!bench.fs.exists(&link).unwrap(), "seed {seed}");
     }
     assert!(attempts > 100, "{attempts} attempts failed");
+}
+
+/// Rows were copied out of a file that was bulk loaded with the sequence ids of its cells. The copy had the name of such a load, and
+/// nothing in it said that they count: all its cells got the one that is in the name, and older ones beat newer ones of other files.
+#[test]
+fn rows_that_are_copied_keep_their_sequence_ids() {
+    let (mut bench, _) = prepared(SimFileSystem::new());
+    for keeps in [true, false] {
+        let name = format!("{:032x}_SeqId_900_", u8::from(keeps));
+        let from = Path::new("/snapshot").join(&name);
+        let mut writer = HFileWriter::create(&bench.env(), &from, WriterOptions::default()).unwrap();
+        if keeps {
+            writer.append_file_info(b"SKIP_RESET_SEQ_ID", &[0xff]);
+        }
+        let row: &[u8] = if keeps { b"kept" } else { b"reset" };
+        writer.append(Cell::put(row, b"f", b"q", 1, b"v").with_seq(5).get()).unwrap();
+        writer.finish(FileMeta::default()).unwrap();
+        let services = bench.services_with(MobFileCache::new(10, 0.5));
+        let to = bench.region.dir().join("f").join(&name);
+        Region::copy_rows(&services, &bench.table, &bench.info, &from, &to).unwrap();
+    }
+    bench.take_over().unwrap();
+    let found = bench.scan(Scan::default()).unwrap().concat();
+    let seqs: Vec<(&[u8], u64)> = found.iter().map(|cell| (cell.row(), cell.seq())).collect();
+    assert_eq!(seqs, [(&b"kept"[..], 5), (b"reset", 900)]);
 }
