@@ -212,7 +212,7 @@ impl Region {
         edits_dirs.last().expect("there is one at least").remember_seq(region.open_seq_num)?;
         let now_ms = region.services.env.clock.now_ms();
         let files = region.stores.iter().flat_map(|store| store.view().files.clone());
-        let newest_ms = files.filter_map(|file| file.time_range).map(|(_, max)| max).max();
+        let newest_ms = files.filter_map(|file| file.newest_given_ms()).max();
         region.row_locks.continue_behind(newest_ms.unwrap_or(i64::MIN), now_ms);
         region.counters.last_flush_ms.store(now_ms, Ordering::Relaxed);
         Ok(region)

@@ -19,6 +19,7 @@ use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
 use crate::keeping::RowSpan;
 use crate::mob;
+use crate::row_lock::AHEAD_MS_MAX;
 use crate::scan::source::{Source, UpTo};
 
 /// Times that the places of an HFile are looked at. A file can move to a place that was looked at before, once.
@@ -197,6 +198,14 @@ impl StoreFile {
             None => false,
             Some((min, max)) => max >= range.min.max(oldest) && (min < range.max || range.max == i64::MAX),
         }
+    }
+
+    /// No timestamp that a server gave to a cell of the file is newer; `None`: it has no cells. What is newer was a client's
+    /// own choice, because a server gives timestamps that are hardly ahead of its clock, and the file was made afterwards.
+    pub fn newest_given_ms(&self) -> Option<i64> {
+        let (_, newest_ms) = self.time_range?;
+        let made_ms = self.hfile.info().create_time_ms().unwrap_or(i64::MAX);
+        Some(newest_ms.min(made_ms.saturating_add(AHEAD_MS_MAX)))
     }
 
     /// What a list of files says of it.
