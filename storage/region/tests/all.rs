@@ -26,6 +26,7 @@ mod policies;
 mod replayed_twice;
 mod replicas;
 mod resumed;
+mod sequence_ids;
 mod split;
 mod storage_policy;
 mod store_hooks;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use halcyon_cell::{Error, ErrorKind, Key, ReadPoint, Result, SeqId};
+use halcyon_cell::{CellRef, Error, ErrorKind, Key, ReadPoint, Result, SeqId};
 use halcyon_env::invariant;
 use halcyon_hfile::{FileMeta, ReadMode};
 use halcyon_schema::mob::MOB_FILE_REFS;
@@ -27,6 +27,10 @@ const BYTES_BETWEEN_QUESTIONS: u64 = 1 << 20;
 
 const _: () =
     assert!(BYTES_BETWEEN_QUESTIONS <= 10 << 20, "a region that closes waits no longer than HBase's");
+
+/// Files that are older lose the sequence ids of their cells when all files of a store are compacted (HBase:
+/// `hbase.hstore.compaction.keep.seqId.period`, of which 5 days are default and minimum).
+const KEEP_SEQ_IDS_MS: i64 = 5 * 24 * 60 * 60 * 1000;
 
 impl Region {
     /// Writes the files that are to take the place of `inputs`, oldest first. `Stopping` if `control` or the
@@ -60,6 +64,10 @@ impl Region {
         let keep_above = hooked.keep_above(self.read_points.keep_above(newest));
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let keeping = hooked.keeping(store);
+        let forget_up_to = match selection.all && !keeping.new_version_behavior {
+            true => forgotten_up_to(inputs, now_ms).min(SeqId::new(keep_above.get())),
+            false => SeqId::ZERO, // by these ids cells are told from others
+        };
         let matcher = match &selection.drops {
             Drops::Nothing => Matcher::minor(keeping, now_ms),
             Drops::Everything => Matcher::major(keeping, earliest, now_ms),
@@ -78,7 +86,11 @@ impl Region {
         self.write_through(hooked, newest, walk, &mut |cell, stage| {
             let len = cell.bytes().len() as u64;
             let Stage::Seen { kept } = stage else {
-                written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
+                let mut append = |cell: CellRef<'_>| {
+                    let is_forgotten = SeqId::new(cell.seq()) <= forget_up_to;
+                    outputs.append(if is_forgotten { CellRef::trusted(cell.bytes(), 0) } else { cell })
+                };
+                written_bytes += len + mobs.append(cell, &mut append)?;
                 // Coprocessors may return more than was read.
                 return match written_bytes < 2 * BYTES_BETWEEN_QUESTIONS {
                     true => Ok(()),
@@ -148,4 +160,13 @@ impl Region {
 
 pub(super) fn written_by(all: bool) -> WrittenBy {
     if all { WrittenBy::MajorCompaction } else { WrittenBy::MinorCompaction }
+}
+
+/// Up to this sequence id cells need theirs no more: all readers see them, nothing older is elsewhere, and nothing asks any more
+/// which write has made them. Other programs read files without sequence ids only (`Compactor.getFileDetails`).
+fn forgotten_up_to(inputs: &[Arc<StoreFile>], now_ms: i64) -> SeqId {
+    let is_old = |file: &&Arc<StoreFile>| {
+        file.hfile.info().create_time_ms().is_some_and(|made| made < now_ms.saturating_sub(KEEP_SEQ_IDS_MS))
+    };
+    inputs.iter().filter(is_old).map(|file| file.max_cell_seq).max().unwrap_or_default()
 }
