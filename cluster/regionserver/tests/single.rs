@@ -194,6 +194,8 @@ fn conditions_decide() {
     let mut other_row = absent();
     other_row.row = "other".into();
     assert_eq!(class(try_put(other_row, "x")), "DoNotRetryIOException");
+    // An operator that compares nothing was taken for one that does not hold.
+    assert_eq!(class(try_put(condition(Some("n"), pb::CompareType::NoOp), "x")), "DoNotRetryIOException");
     let no_test = pb::Condition { row: "r".into(), ..Default::default() };
     assert_eq!(class(try_put(no_test, "x")), "DoNotRetryIOException");
     assert_eq!(lab.row("r"), ["n"]);
@@ -330,4 +332,67 @@ fn a_region_whose_last_flush_fails_is_not_closed() {
     for _ in 0..2 {
         assert_eq!(lab.server.close_region(name, false).unwrap_err().kind(), ErrorKind::Stopping);
     }
+}
+
+/// A timestamp of the client's own counts where there was no cell, as in HBase (`HRegion.reckonDelta`). It was taken for an existing
+/// one as well, and a later write of the server's clock lay under it.
+#[test]
+fn increments_and_appends_take_a_timestamp_where_there_was_none() {
+    let lab = Lab::new();
+    let now_ms = halcyon_env::Clock::now_ms(&*lab.clock);
+    for kind in [MutationType::Increment, MutationType::Append] {
+        let row = format!("{kind:?}");
+        let at = |timestamp| {
+            let cell = Cell::put(row.as_bytes(), b"f", b"q", timestamp, &number(1));
+            lab.mutate(mutation(kind, 1), vec![cell]).unwrap().1[0].timestamp()
+        };
+        assert_eq!(at(50), 50, "there was no cell");
+        let next = at(70);
+        assert!((now_ms..now_ms + 200).contains(&next), "{next}: the clock's time, not the client's");
+        assert!((next + 1..now_ms + 200).contains(&at(i64::MAX - 1)), "and behind the one before");
+        let far = now_ms + 1_000_000;
+        lab.put(&row, "q", "12345678");
+        let ahead = Cell::put(row.as_bytes(), b"f", b"q", far, &number(1));
+        lab.mutate(put(1), vec![ahead]).unwrap();
+        assert_eq!(at(70), far + 1);
+    }
+}
+
+fn with_tags(row: &str, value_len: usize, tags_len: usize) -> Cell {
+    let mut tags = Vec::new();
+    while tags.len() < tags_len {
+        let len = (tags_len - tags.len() - 3).min(1000);
+        let len = if (1..3).contains(&(tags_len - tags.len() - 3 - len)) { len - 3 } else { len };
+        halcyon_cell::append_tag(&mut tags, 77, &vec![1; len]);
+    }
+    assert_eq!(tags.len(), tags_len);
+    let value = vec![0; value_len];
+    Cell::build(row.as_bytes(), b"f", b"q", i64::MAX, halcyon_cell::CellType::Put, &value, &tags, 0)
+}
+
+/// Tags of an Append, of the cell before it and of a time to live come together in the new cell. Where they were too long for it, the
+/// server met an assertion.
+#[test]
+fn tags_that_do_not_fit_are_refused() {
+    let lab = Lab::new();
+    let ttl = pb::NameBytesPair {
+        name: "_ttl".to_string(),
+        value: Some((1i64 << 40).to_be_bytes().to_vec().into()),
+    };
+    let with_ttl = |proto: pb::MutationProto| pb::MutationProto { attribute: vec![ttl.clone()], ..proto };
+    lab.mutate(put(1), vec![with_tags("most", 1, 65_535)]).unwrap();
+    lab.mutate(with_ttl(put(1)), vec![with_tags("ttl", 1, 65_535 - 11)]).unwrap();
+    assert_eq!(
+        class(lab.mutate(with_ttl(put(1)), vec![with_tags("ttl", 1, 65_535 - 10)])),
+        "DoNotRetryIOException"
+    );
+    let append = || mutation(MutationType::Append, 1);
+    lab.mutate(append(), vec![with_tags("a", 1, 40_000)]).unwrap();
+    assert_eq!(class(lab.mutate(append(), vec![with_tags("a", 1, 40_000)])), "DoNotRetryIOException");
+    assert_eq!(
+        class(lab.mutate(with_ttl(append()), vec![with_tags("a", 1, 25_530)])),
+        "DoNotRetryIOException"
+    );
+    lab.mutate(with_ttl(append()), vec![with_tags("a", 1, 20_000)]).unwrap();
+    assert_eq!(lab.get(get("a")).unwrap().1[0].value().len(), 2);
 }

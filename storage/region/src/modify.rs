@@ -19,7 +19,7 @@ use crate::api::{
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
 use crate::row_lock::{AHEAD_MS_MAX, RowGuards};
-use crate::write::{BatchOutcome, Edit, Edits, deletes_now, puts, with_ttl};
+use crate::write::{BatchOutcome, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
 
 /// What became of a checkAndMutate.
 pub struct CheckOutcome {
@@ -266,7 +266,7 @@ impl Region {
                 scan.families.insert(family.clone(), Some([qualifier.clone()].into()));
                 let cells = self.read_row_newest(scan, mode)?;
                 let stored = cells.first();
-                Ok(column_holds(stored, *op, value).then(|| stored.map(Cell::timestamp)))
+                Ok(column_holds(stored, *op, value)?.then(|| stored.map(Cell::timestamp)))
             }
             ConditionTest::Filter(filter) => {
                 let filter = std::mem::replace(filter, Box::new(Spent));
@@ -293,21 +293,27 @@ impl halcyon_filter::Filter for Spent {
 }
 
 /// The condition's value is the left operand, the stored one the right. An empty value stands for no cell
-/// (`HRegion.checkAndMutate`).
-fn column_holds(stored: Option<&Cell>, op: CompareType, value: &[u8]) -> bool {
+/// (`HRegion.checkAndMutate`). Errors: `Invalid` for an operator that compares nothing, where there is something to compare.
+fn column_holds(stored: Option<&Cell>, op: CompareType, value: &[u8]) -> Result<bool> {
     let stored_value = stored.map_or(&b""[..], Cell::value);
     if value.is_empty() {
-        return if op == CompareType::NotEqual { !stored_value.is_empty() } else { stored_value.is_empty() };
+        let is_empty = stored_value.is_empty();
+        return Ok(if op == CompareType::NotEqual { !is_empty } else { is_empty });
     }
     match stored {
-        None => false,
-        Some(_) => compare_op_keeps(op, stored_value.cmp(value)),
+        None => Ok(false),
+        Some(_) if op == CompareType::NoOp => Err(Error::invalid("a condition cannot compare with NO_OP")),
+        Some(_) => Ok(compare_op_keeps(op, stored_value.cmp(value))),
     }
 }
 
 fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i64) -> Result<Cell> {
-    let asked = if delta.timestamp() == LATEST_TIMESTAMP { now_ms } else { delta.timestamp() };
-    let timestamp = current.map_or(asked, |cell| asked.max(cell.timestamp().saturating_add(1)));
+    // A timestamp of the client's own counts where there was no cell (`HRegion.reckonDelta`).
+    let timestamp = match current {
+        Some(cell) => now_ms.max(cell.timestamp().saturating_add(1)),
+        None if delta.timestamp() == LATEST_TIMESTAMP => now_ms,
+        None => delta.timestamp(),
+    };
     assert!(
         current.is_none_or(|cell| timestamp > cell.timestamp() || timestamp == i64::MAX),
         "the new value at {timestamp} would lie under the one that it was made from"
@@ -321,7 +327,9 @@ fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i
             &sum
         }
         _ => {
-            joined = [current.map_or(&b""[..], Cell::value), delta.value()].concat();
+            let before = current.map_or(&b""[..], Cell::value);
+            check_value_len(before.len() + delta.value().len())?;
+            joined = [before, delta.value()].concat();
             &joined
         }
     };
@@ -334,6 +342,7 @@ fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i
             }
         }
     }
+    check_tags_len(tags.len(), mutation.cell_ttl_ms)?;
     let cell = Cell::build(
         &mutation.row,
         delta.family(),
@@ -345,6 +354,13 @@ fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i
         0,
     );
     Ok(with_ttl(cell, mutation.cell_ttl_ms))
+}
+
+fn check_value_len(len: usize) -> Result<()> {
+    match i32::try_from(len) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::invalid(format!("a value of {len} bytes is longer than {} bytes", i32::MAX))),
+    }
 }
 
 fn long_of(value: &[u8]) -> Result<i64> {

@@ -25,6 +25,9 @@ use crate::read::Visible;
 use crate::region::Region;
 use crate::replayed_nonces::ReplayedNonce;
 
+/// Bytes of the tag of a time to live.
+const TTL_TAG_LEN: usize = 2 + 1 + 8;
+
 /// What became of a batch.
 pub struct BatchOutcome {
     /// One for each mutation, in order.
@@ -228,6 +231,9 @@ impl Region {
                 )));
             }
             check_type(mutation.kind, cell)?;
+            if mutation.cell_ttl_ms.is_some() {
+                check_tags_len(cell.tags().len(), mutation.cell_ttl_ms)?;
+            }
         }
         Ok(())
     }
@@ -459,10 +465,19 @@ fn check_type(kind: MutationKind, cell: &Cell) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::invalid(format!("{cell:?} is of no type for a {kind:?}"))) }
 }
 
-/// Adds the mutation's time to live to a cell's tags.
+/// Whether a cell can have tags of this length, and the tag of a time to live besides.
+pub(crate) fn check_tags_len(len: usize, ttl_ms: Option<i64>) -> Result<()> {
+    let len = len + if ttl_ms.is_some() { TTL_TAG_LEN } else { 0 };
+    if len <= usize::from(u16::MAX) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("tags of {len} bytes are longer than {} bytes", u16::MAX)))
+}
+
+/// Adds the mutation's time to live to a cell's tags. These have room for it ([`check_tags_len`]).
 pub(crate) fn with_ttl(cell: Cell, ttl_ms: Option<i64>) -> Cell {
     let Some(ttl) = ttl_ms else { return cell };
-    let mut tags = Vec::with_capacity(cell.tags().len() + 11);
+    let mut tags = Vec::with_capacity(cell.tags().len() + TTL_TAG_LEN);
     for tag in cell.get().tag_iter().filter(|tag| tag.tag_type != TagType::TTL) {
         append_tag(&mut tags, tag.tag_type, tag.value);
     }
