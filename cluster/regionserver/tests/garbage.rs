@@ -1,10 +1,13 @@
 //! Whatever bytes a client sends: an answer or an exception, and the server lives on.
 
+use std::collections::BTreeMap;
+
 use crate::common::{Lab, get, put};
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::sim::Dice;
 use halcyon_proto::pb;
+use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_rpc::Service;
 use prost::Message;
 
@@ -131,4 +134,163 @@ fn damaged_entries_of_replication_never_panic() {
     }
     lab.put("another", "q", "still here");
     assert_eq!(lab.row("another"), ["still here"]);
+}
+
+/// A row of a scan that was longer than any row can be met an assertion. Each such request cost a panic and left a stack trace in the
+/// server's log output.
+#[test]
+fn sizes_beyond_every_limit_are_answered() {
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    let mut answers = BTreeMap::new();
+    for len in [0, 1, 254, 255, 256, 32_765, 32_766, 32_767, 32_768, 65_534, 65_535, 65_536, 70_000, 200_000]
+    {
+        for byte in [0, b'r', 0xff] {
+            for (what, method, message, cells) in sized(&lab, &Bytes::from(vec![byte; len])) {
+                let call = lab.raw_call(method, message.into(), cells);
+                let _context = lab.runtime.enter();
+                let answer = lab.finish(&lab.client, lab.client.call(call));
+                let class = answer.err().map(|error| error.class.rsplit('.').next().unwrap().to_string());
+                if let Some(class) = &class {
+                    let is_known =
+                        ["DoNotRetryIOException", "NoSuchColumnFamilyException"].contains(&&**class);
+                    assert!(is_known, "{what} of {len} bytes: {class}");
+                }
+                *answers.entry((what, len > 32_767)).or_insert(0) += u32::from(class.is_some());
+            }
+        }
+    }
+    for what in
+        ["start row", "stop row", "reversed start row", "row of a get", "row of a condition", "prefix"]
+    {
+        assert_eq!(answers[&(what, true)], 6 * 3, "{what}: all rows that are too long are refused");
+    }
+    lab.put("another", "q", "still here");
+    assert_eq!(lab.row("another"), ["still here"]);
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    assert_eq!(lab.row("another"), ["still here"]);
+}
+
+type Sized = (&'static str, &'static str, Vec<u8>, Vec<Cell>);
+
+/// Requests in which one part has these bytes.
+fn sized(lab: &Lab, bytes: &Bytes) -> Vec<Sized> {
+    let (region, part) = (lab.specifier(), || Some(bytes.clone()));
+    let scan =
+        |what, scan: pb::Scan| -> Sized { (what, "Scan", lab.open(3, scan).encode_to_vec(), Vec::new()) };
+    let get = |what, get: pb::Get| -> Sized {
+        (what, "Get", pb::GetRequest { region: region.clone(), get }.encode_to_vec(), Vec::new())
+    };
+    let filter = |name: &str, message: Vec<u8>| pb::Filter {
+        name: format!("org.apache.hadoop.hbase.filter.{name}"),
+        serialized_filter: Some(message.into()),
+    };
+    let filtered = |what, name: &str, message: Vec<u8>| {
+        let filter = Some(filter(name, message));
+        scan(what, pb::Scan { filter, ..Default::default() })
+    };
+    let column = |family: Bytes, qualifier: Bytes| pb::Column { family, qualifier: vec![qualifier] };
+    let (f, q) = (Bytes::from_static(b"f"), Bytes::from_static(b"q"));
+    let comparable = pb::ByteArrayComparable { value: part() };
+    let comparator = pb::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+        serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+    };
+    let condition = |row: &Bytes, family: &Bytes, qualifier: &Bytes| pb::Condition {
+        row: row.clone(),
+        family: Some(family.clone()),
+        qualifier: Some(qualifier.clone()),
+        compare_type: Some(pb::CompareType::Equal as i32),
+        comparator: Some(comparator.clone()),
+        ..Default::default()
+    };
+    let mutation = |what,
+                    row: &Bytes,
+                    family: &Bytes,
+                    qualifier: &Bytes,
+                    value: &Bytes,
+                    kind,
+                    condition|
+     -> Sized {
+        let value = pb::mutation_proto::column_value::QualifierValue {
+            qualifier: Some(qualifier.clone()),
+            value: Some(value.clone()),
+            ..Default::default()
+        };
+        let column_value =
+            vec![pb::mutation_proto::ColumnValue { family: family.clone(), qualifier_value: vec![value] }];
+        let mutation =
+            pb::MutationProto { row: Some(row.clone()), column_value, ..crate::common::mutation(kind, 0) };
+        let request = pb::MutateRequest { region: region.clone(), mutation, condition, nonce_group: None };
+        (what, "Mutate", request.encode_to_vec(), Vec::new())
+    };
+    let (row, v) = (Bytes::from_static(b"r"), Bytes::from_static(b"v"));
+    let (kind, append) = (MutationType::Put, MutationType::Append);
+    let ranges = pb::RowRange { start_row: part(), stop_row: None, ..Default::default() };
+    let fuzzy = pb::BytesBytesPair { first: bytes.clone(), second: vec![0; bytes.len()].into() };
+    vec![
+        scan("start row", pb::Scan { start_row: part(), ..Default::default() }),
+        scan("stop row", pb::Scan { stop_row: part(), ..Default::default() }),
+        scan(
+            "reversed start row",
+            pb::Scan { start_row: part(), reversed: Some(true), ..Default::default() },
+        ),
+        scan(
+            "exclusive start row",
+            pb::Scan { start_row: part(), include_start_row: Some(false), ..Default::default() },
+        ),
+        scan("one row", pb::Scan { start_row: part(), stop_row: part(), ..Default::default() }),
+        scan("qualifier", pb::Scan { column: vec![column(f.clone(), bytes.clone())], ..Default::default() }),
+        scan("family", pb::Scan { column: vec![column(bytes.clone(), q.clone())], ..Default::default() }),
+        get("row of a get", pb::Get { row: bytes.clone(), ..Default::default() }),
+        get(
+            "qualifier of a get",
+            pb::Get {
+                row: row.clone(),
+                column: vec![column(f.clone(), bytes.clone())],
+                ..Default::default()
+            },
+        ),
+        filtered("prefix", "PrefixFilter", pb::PrefixFilter { prefix: part() }.encode_to_vec()),
+        filtered(
+            "range",
+            "MultiRowRangeFilter",
+            pb::MultiRowRangeFilter { row_range_list: vec![ranges] }.encode_to_vec(),
+        ),
+        filtered(
+            "fuzzy row",
+            "FuzzyRowFilter",
+            pb::FuzzyRowFilter { fuzzy_keys_data: vec![fuzzy], ..Default::default() }.encode_to_vec(),
+        ),
+        filtered(
+            "stop of a filter",
+            "InclusiveStopFilter",
+            pb::InclusiveStopFilter { stop_row_key: part() }.encode_to_vec(),
+        ),
+        filtered(
+            "column prefix",
+            "ColumnPrefixFilter",
+            pb::ColumnPrefixFilter { prefix: bytes.clone() }.encode_to_vec(),
+        ),
+        filtered(
+            "column range",
+            "ColumnRangeFilter",
+            pb::ColumnRangeFilter { min_column: part(), ..Default::default() }.encode_to_vec(),
+        ),
+        filtered(
+            "page of columns",
+            "ColumnPaginationFilter",
+            pb::ColumnPaginationFilter { limit: 1, column_offset: part(), ..Default::default() }
+                .encode_to_vec(),
+        ),
+        mutation("row of a put", bytes, &f, &q, &v, kind, None),
+        mutation("family of a put", &row, bytes, &q, &v, kind, None),
+        mutation("qualifier of a put", &row, &f, bytes, &v, kind, None),
+        mutation("value of a put", &row, &f, &q, bytes, kind, None),
+        mutation("qualifier of an append", &row, &f, bytes, &v, append, None),
+        mutation("row of a condition", &row, &f, &q, &v, kind, Some(condition(bytes, &f, &q))),
+        mutation("family of a condition", &row, &f, &q, &v, kind, Some(condition(&row, bytes, &q))),
+        mutation("qualifier of a condition", &row, &f, &q, &v, kind, Some(condition(&row, &f, bytes))),
+    ]
 }

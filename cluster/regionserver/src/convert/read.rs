@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use halcyon_cell::ROW_LEN_MAX;
 use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;
 use halcyon_region::{MobScan, Scan, TimeRange};
@@ -40,8 +41,8 @@ pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
 
 /// A Scan; the bounds are those of the client, the region cuts them to its own.
 pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
-    let start_row = proto.start_row.clone().unwrap_or_default();
-    let stop_row = proto.stop_row.clone().unwrap_or_default();
+    let start_row = bound("startRow", proto.start_row.as_ref())?;
+    let stop_row = bound("stopRow", proto.stop_row.as_ref())?;
     // Clients older than the flag mean one row when both bounds are the same.
     let one_row = !start_row.is_empty() && start_row == stop_row;
     let mut scan = Scan {
@@ -79,6 +80,18 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
         filter.set_reversed(true);
     }
     Ok(scan)
+}
+
+/// A bound of a scan; empty: none.
+fn bound(name: &str, row: Option<&Bytes>) -> Result<Bytes, RpcError> {
+    let row = row.cloned().unwrap_or_default();
+    if row.len() > ROW_LEN_MAX {
+        return Err(invalid(format!(
+            "{name}'s length must be less than or equal to {ROW_LEN_MAX} to meet the criteria for a row key, it is {}",
+            row.len()
+        )));
+    }
+    Ok(row)
 }
 
 /// A scan with the filter that keeps the first cell of each row.
