@@ -1,11 +1,15 @@
 //! Multi: actions that stand alone, atomic and conditional ones.
 
 use crate::common;
-use crate::common::{Lab, class, decoded, get, mutation, put, text};
+use crate::common::{Lab, class, decoded, get, mutation, put, settings, text};
+use bytes::Bytes;
 use halcyon_cell::{Cell, CellType};
+use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
+use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{Outcome, Service};
+use halcyon_wal::SyncMode;
 use prost::Message;
 
 fn cell(row: &str, value: &str) -> Cell {
@@ -297,4 +301,148 @@ fn a_stopped_server_refuses() {
     assert_eq!(class(result), "RegionServerStoppedException");
     let reopened = Lab::with(lab.fs.clone(), common::settings());
     assert_eq!(reopened.row("r"), ["v"]);
+}
+
+/// A mutation that names its row, as those of Java clients do.
+fn named(index: u32, kind: MutationType, row: &str) -> pb::Action {
+    let row = Some(Bytes::copy_from_slice(row.as_bytes()));
+    mutate(index, pb::MutationProto { row, ..mutation(kind, 1) })
+}
+
+/// Values that the gets of a call have found, by the numbers of their actions. `None`: no cell.
+fn found(response: &pb::MultiResponse, cells: Vec<Cell>) -> Vec<(u32, Option<String>)> {
+    let mut cells = cells.into_iter();
+    let entries = response.region_action_result.iter().flat_map(|result| &result.result_or_exception);
+    let mut found: Vec<(u32, Option<String>)> = Vec::new();
+    for entry in entries {
+        let result = entry.result.as_ref().expect("no action fails");
+        let Some(count) = result.associated_cell_count else { continue };
+        let of_entry: Vec<Cell> = cells.by_ref().take(count as usize).collect();
+        found.push((
+            entry.index(),
+            of_entry.first().map(|cell| String::from_utf8_lossy(cell.value()).into_owned()),
+        ));
+    }
+    found.sort();
+    found
+}
+
+/// Each get of a batch waited for the put before it, whatever row that was of: a batch of 1,000 puts and 1,000 gets in turn took ten
+/// times as long as either alone.
+#[test]
+fn puts_and_gets_in_turn_wait_for_the_log_once() {
+    let durable = RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() };
+    for same_rows in [true, false] {
+        let lab = Lab::with(SimFileSystem::new(), durable.clone());
+        let read_row = |at: u32| if same_rows { format!("r{at}") } else { format!("r{}", (at + 50) % 100) };
+        let actions = (0..100)
+            .flat_map(|at| {
+                [named(2 * at, MutationType::Put, &format!("r{at}")), read(2 * at + 1, &read_row(at))]
+            })
+            .collect();
+        let cells = (0..100).map(|at| cell(&format!("r{at}"), &format!("v{at}"))).collect();
+        let before = lab.fs.sync_points();
+        let (response, cells) = multi(&lab, vec![region_action(&lab, actions)], cells);
+        let syncs = lab.fs.sync_points() - before;
+        assert!((1..=4).contains(&syncs), "{syncs} syncs for 100 puts and 100 gets");
+        let found = found(&response, cells);
+        assert_eq!(found.len(), 100);
+        for (at, (index, value)) in (0..100).zip(found) {
+            assert_eq!(index, 2 * at + 1);
+            if same_rows {
+                assert_eq!(value, Some(format!("v{at}")), "a get sees the put before it");
+            } else if at >= 50 {
+                assert_eq!(value, Some(format!("v{}", at - 50)), "also when others are between");
+            }
+        }
+        assert_eq!(lab.row("r99"), ["v99"]);
+    }
+}
+
+/// A get sees what the call has written to its row before it, and nothing that the call writes to it later.
+#[test]
+fn a_get_of_a_batch_sees_what_was_written_before_it() {
+    let lab = Lab::new();
+    lab.put("b", "q", "old");
+    let actions = vec![
+        read(0, "a"),
+        named(1, MutationType::Put, "a"),
+        read(2, "a"),
+        read(3, "b"),
+        named(4, MutationType::Put, "b"),
+        named(5, MutationType::Put, "a"),
+        read(6, "a"),
+        named(7, MutationType::Append, "a"),
+        read(8, "a"),
+        named(9, MutationType::Delete, "b"),
+        read(10, "b"),
+        read(11, "c"),
+    ];
+    let gone = Cell::build(b"b", b"f", b"", i64::MAX, CellType::DeleteFamily, b"", b"", 0);
+    let cells = vec![cell("a", "1"), cell("b", "new"), cell("a", "2"), cell("a", "+"), gone];
+    let (response, cells) = multi(&lab, vec![region_action(&lab, actions)], cells);
+    let expected = [
+        (0, None),
+        (2, Some("1")),
+        (3, Some("old")),
+        (6, Some("2")),
+        (7, Some("2+")),
+        (8, Some("2+")),
+        (10, None),
+        (11, None),
+    ];
+    let expected = expected.map(|(index, value)| (index, value.map(str::to_string)));
+    assert_eq!(found(&response, cells), expected);
+}
+
+/// Several region actions of one region are one batch to the client, too.
+#[test]
+fn a_get_sees_what_an_earlier_region_action_has_written() {
+    let lab = Lab::new();
+    let first = region_action(&lab, vec![named(0, MutationType::Put, "a")]);
+    let second = region_action(&lab, vec![read(1, "a")]);
+    let (response, cells) = multi(&lab, vec![first, second], vec![cell("a", "1")]);
+    assert_eq!(found(&response, cells), [(1, Some("1".to_string()))]);
+}
+
+/// A repeated call of what is done together, under a condition or not, was answered without the cells of its Increments and
+/// Appends.
+#[test]
+fn a_repeated_call_of_mutations_that_are_done_together_answers_as_the_first_one() {
+    for conditional in [false, true] {
+        let lab = Lab::new();
+        lab.put("r", "q", "1");
+        let with_nonce =
+            |index, kind, nonce| mutate(index, pb::MutationProto { nonce: Some(nonce), ..mutation(kind, 1) });
+        let repeated = |nonce| {
+            let actions = vec![
+                with_nonce(0, MutationType::Put, nonce),
+                with_nonce(1, MutationType::Increment, nonce),
+                with_nonce(2, MutationType::Append, nonce),
+            ];
+            let action = pb::RegionAction {
+                atomic: Some(true),
+                condition: conditional.then(|| condition("1")),
+                ..region_action(&lab, actions)
+            };
+            let cells = vec![
+                Cell::put(b"r", b"f", b"p", i64::MAX, b"p"),
+                Cell::put(b"r", b"f", b"n", i64::MAX, &1i64.to_be_bytes()),
+                Cell::put(b"r", b"f", b"s", i64::MAX, b"x"),
+            ];
+            let request =
+                pb::MultiRequest { region_action: vec![action], nonce_group: Some(1), ..Default::default() };
+            let (response, _) = lab.call::<pb::MultiResponse>("Multi", &request, cells).unwrap();
+            let result = &response.region_action_result[0];
+            let found = result.result_or_exception[0].result.as_ref().expect("cells");
+            let values: Vec<Bytes> = found.cell.iter().map(|cell| cell.value.clone().unwrap()).collect();
+            (result.processed, values)
+        };
+        let first = repeated(7);
+        assert_eq!(first, (Some(true), vec![Bytes::copy_from_slice(&1i64.to_be_bytes()), "x".into()]));
+        assert_eq!(repeated(7), first);
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+        assert_eq!(repeated(8).1, [Bytes::copy_from_slice(&2i64.to_be_bytes()), "xx".into()]);
+        assert_eq!(repeated(7), first, "also behind a later one");
+    }
 }

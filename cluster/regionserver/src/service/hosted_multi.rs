@@ -10,6 +10,7 @@ use halcyon_rpc::RpcError;
 use super::CallError;
 use super::hosted;
 use super::multi::{Run, is_put_or_delete};
+use super::multi_together::read_back_all;
 use super::mutate::{read_back, turn};
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
@@ -199,8 +200,11 @@ impl Run {
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
         let whose = turn(&self.server, nonce, ReadMode::AnyDisk).map_err(CallError::into_rpc)?;
-        if let Turn::Done(_) = whose {
-            self.push_together(actions, None, Some(true), condition.is_some());
+        if let Turn::Done(seq) = whose {
+            let mutations: Vec<Mutation> = batch.into_iter().map(|asked| asked.mutation).collect();
+            let cells = read_back_all(online, &mutations, seq, ReadMode::AnyDisk);
+            let cells = cells.map_err(CallError::into_rpc)?;
+            self.push_together(actions, cells, Some(true), condition.is_some());
             return Ok(());
         }
         let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));

@@ -1,31 +1,32 @@
 //! Many actions on many regions in one call.
 //!
 //! A call is a list of region actions; each is atomic, conditional, or a list of actions that stand alone.
-//! Actions are done in their order: runs of puts and deletes go to the region as one batch, everything else one
-//! by one. The run stops where something needs the disk, with nothing of that step done, and goes on from there
-//! on the pool. Checked against `RSRpcServices.multi`, `doNonAtomicRegionMutation`, `doAtomicBatchOp` of 2.6.4,
+//! Actions are done in an order that clients cannot tell from theirs (`multi_order.rs`): puts and deletes go to the region in
+//! batches, everything else one by one. The run stops where something needs the disk, with nothing of that step done, and
+//! goes on from there on the pool. Checked against `RSRpcServices.multi`, `doNonAtomicRegionMutation`, `doAtomicBatchOp` of 2.6.4,
 //! which defers the puts of a region action behind its other actions; clients accept either. A Get sees what
 //! the call has written before it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, Error};
+use halcyon_cell::Error;
 use halcyon_env::Lookups;
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, WriteTicket};
+use halcyon_region::{Mutation, ReadMode, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
 
 use super::class::META_NAME_START;
 use super::exec_service::{Answer, EndpointCall};
+use super::multi_order::Order;
 use super::multi_reply::MultiReply;
-use super::mutate::{read_back, turn};
-use super::{CallError, Waits, decode, get, ready};
+use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
-use crate::calls::nonces::{NonceGuard, Turn};
-use crate::convert::{self, CellSource};
+use crate::calls::nonces::NonceGuard;
+use crate::convert::CellSource;
 use crate::coprocessors::CallPermit;
-use crate::errors::{self, invalid};
-use crate::metrics::op_times::{Op, OpTags};
+use crate::errors;
+use crate::metrics::op_times::OpTags;
 use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
 
@@ -43,7 +44,7 @@ pub(super) struct Run {
     pub(super) nonce_group: u64,
     pub(super) source: CellSource,
     /// The client can be told to come back for a part of its actions.
-    may_cut_off: bool,
+    pub(super) may_cut_off: bool,
     pub(super) reply: MultiReply,
     pub(super) processed: Option<bool>,
     pub(super) tickets: Vec<WriteTicket>,
@@ -59,7 +60,11 @@ pub(super) struct Run {
     pub(super) guards: Vec<NonceGuard>,
     /// The region action and the action to do next.
     region_at: usize,
-    action_at: usize,
+    pub(super) action_at: usize,
+    /// Of the present region action.
+    pub(super) order: Order,
+    /// Several region actions are of one region, and some action is a get.
+    pub(super) has_regions_twice: bool,
     /// Of what was done.
     pub(super) ops: OpTags,
     /// Of the present region action; settled when it has ended.
@@ -144,7 +149,6 @@ impl Run {
         server.user_loads.note_writes(&call.connection, (actions_count - gets_count) as u64);
         Ok(Run {
             server: server.clone(),
-            actions: request.region_action,
             old_condition: request.condition,
             nonce_group: request.nonce_group.unwrap_or(0),
             source: CellSource::new(std::mem::take(&mut call.cells)),
@@ -160,6 +164,9 @@ impl Run {
             guards: Vec::new(),
             region_at: 0,
             action_at: 0,
+            order: Order::default(),
+            has_regions_twice: gets_count > 0 && has_regions_twice(&request.region_action),
+            actions: request.region_action,
             ops: OpTags::default(),
             quota: None,
             quota_begun: false,
@@ -333,80 +340,19 @@ impl Run {
     }
 
     fn fail_rest(&mut self, action: &pb::RegionAction, error: &RpcError) {
-        let decoded = self.decoded.take().map_or(0, |decoded| decoded.len());
-        for (at, action) in action.action[self.action_at..].iter().enumerate() {
-            if let Some(mutation) = &action.mutation
-                && at >= decoded
-            {
-                self.source.skip(mutation);
+        for at in std::mem::take(&mut self.order).deferred() {
+            self.reply.push_error(action.action[*at].index(), error);
+        }
+        let mut decoded = self.decoded.take().map_or(0, |decoded| decoded.len());
+        for action in &action.action[self.action_at..] {
+            match &action.mutation {
+                Some(_) if decoded > 0 => decoded -= 1, // its cells were taken
+                Some(mutation) => self.source.skip(mutation),
+                None => {}
             }
             self.reply.push_error(action.index(), error);
         }
         self.reply.end_action(None);
-    }
-
-    fn separate_actions(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        region_action: &pb::RegionAction,
-        mode: ReadMode,
-    ) -> Result<(), NeedsDisk> {
-        let actions = &region_action.action;
-        while let Some(action) = actions.get(self.action_at) {
-            let done = if self.decoded.is_none() && self.is_over_limit() {
-                if let Some(mutation) = &action.mutation {
-                    self.source.skip(mutation);
-                }
-                let text = format!("the answer has {} bytes of cells already", self.reply.cells_bytes());
-                self.reply.push_error(action.index(), &RpcError::multi_action_result_too_large(text));
-                1
-            } else if let Some(get) = &action.get {
-                self.get(online, action.index(), get, mode)?
-            } else if let Some(call) = &action.service_call {
-                self.endpoint(online, action.index(), call, mode)?
-            } else if let Some(mutation) = &action.mutation {
-                if is_put_or_delete(mutation) {
-                    self.batch(online, &actions[self.action_at..], mode)?
-                } else {
-                    self.read_and_write(online, action.index(), mutation, mode)?
-                }
-            } else {
-                self.reply
-                    .push_error(action.index(), &invalid("Error. Action does not specify anything to do"));
-                1
-            };
-            self.action_at += done;
-        }
-        self.reply.end_action(None);
-        Ok(())
-    }
-
-    fn is_over_limit(&self) -> bool {
-        self.may_cut_off && self.reply.cells_bytes() > self.server.settings.result_bytes_max
-    }
-
-    fn get(
-        &mut self,
-        online: &OnlineRegion,
-        index: u32,
-        get: &pb::Get,
-        mode: ReadMode,
-    ) -> Result<usize, NeedsDisk> {
-        self.see_own_writes(mode)?;
-        match get::read(online, get, mode, false) {
-            Ok(found) => {
-                self.ops.add(online, Op::Get);
-                self.reply.set_metrics(found.metrics);
-                if found.existence_only {
-                    self.reply.push_exists(index, !found.cells.is_empty());
-                } else {
-                    self.reply.push_cells(index, &found.cells);
-                }
-            }
-            Err(CallError::NeedsDisk) => return Err(NeedsDisk),
-            Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
-        }
-        Ok(1)
     }
 
     /// A call of an endpoint: on the pool, as such a call alone is.
@@ -445,7 +391,7 @@ impl Run {
     }
 
     /// Waits until what this call has written can be read.
-    fn see_own_writes(&mut self, mode: ReadMode) -> Result<(), NeedsDisk> {
+    pub(super) fn see_own_writes(&mut self, mode: ReadMode) -> Result<(), NeedsDisk> {
         if !self.unseen {
             return Ok(());
         }
@@ -459,127 +405,6 @@ impl Run {
         }
         self.unseen = false;
         Ok(())
-    }
-
-    /// Does the puts and deletes that `actions` begin with as one batch.
-    fn batch(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        actions: &[pb::Action],
-        mode: ReadMode,
-    ) -> Result<usize, NeedsDisk> {
-        let (mut batch, mut failed) = (Vec::with_capacity(actions.len()), Vec::new());
-        let mut note = |at: usize, decoded: Result<Mutation, RpcError>| match decoded {
-            Ok(mutation) => batch.push(mutation),
-            Err(error) => failed.push((at, error)),
-        };
-        let mut count = 0;
-        match self.decoded.take() {
-            Some(decoded) => {
-                count = decoded.len();
-                decoded.into_iter().enumerate().for_each(|(at, decoded)| note(at, decoded));
-            }
-            None => {
-                let mutations = actions.iter().map_while(|action| action.mutation.as_ref());
-                for mutation in mutations.take_while(|mutation| is_put_or_delete(mutation)) {
-                    let decoded = convert::mutation(mutation, &mut self.source);
-                    note(count, decoded.and_then(|decoded| self.check_mutation(online, decoded)));
-                    count += 1;
-                }
-            }
-        }
-        let reads = Region::needs_reads(&batch);
-        // A part of such a batch might be done when the rest turns out to need the disk.
-        if reads && mode == ReadMode::CacheOnly {
-            self.decoded = Some(put_together(batch, failed));
-            return Err(NeedsDisk);
-        }
-        let mut failed = failed.into_iter().peekable();
-        let outcome = if batch.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.ops.add_batch(online, &batch);
-            online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
-                self.tickets.push(outcome.ticket);
-                self.unseen = true;
-                self.wrote = true;
-                outcome.results
-            })
-        };
-        self.server.after_write(online);
-        let (results, whole) = match outcome {
-            Ok(results) => (results, None),
-            Err(error) => (Vec::new(), Some(errors::to_rpc(&error))),
-        };
-        let mut results = results.into_iter();
-        for (at, action) in actions[..count].iter().enumerate() {
-            let index = action.index();
-            if let Some((_, error)) = failed.next_if(|(failed_at, _)| *failed_at == at) {
-                self.reply.push_error(index, &error);
-                continue;
-            }
-            match (&whole, results.next()) {
-                (Some(error), _) => self.reply.push_error(index, error),
-                (None, Some(Err(error))) => self.reply.push_error(index, &errors::to_rpc(&error)),
-                (None, _) => self.reply.push_done(index),
-            }
-        }
-        Ok(count)
-    }
-
-    /// An Increment or Append.
-    fn read_and_write(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        index: u32,
-        proto: &pb::MutationProto,
-        mode: ReadMode,
-    ) -> Result<usize, NeedsDisk> {
-        let decoded = self.decoded.take().and_then(|mut decoded| decoded.pop());
-        let decoded = decoded.unwrap_or_else(|| {
-            let decoded = convert::mutation(proto, &mut self.source);
-            decoded.and_then(|mutation| self.check_mutation(online, mutation))
-        });
-        let mutation = match decoded {
-            Ok(mutation) => mutation,
-            Err(error) => {
-                self.reply.push_error(index, &error);
-                return Ok(1);
-            }
-        };
-        let nonce = Nonce { group: self.nonce_group, nonce: proto.nonce() };
-        match self.read_and_write_once(online, &mutation, nonce, mode) {
-            Ok(cells) => self.reply.push_cells(index, &cells),
-            Err(CallError::NeedsDisk) => {
-                self.decoded = Some(vec![Ok(mutation)]);
-                return Err(NeedsDisk);
-            }
-            Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
-        }
-        self.server.after_write(online);
-        Ok(1)
-    }
-
-    fn read_and_write_once(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        mutation: &Mutation,
-        nonce: Nonce,
-        mode: ReadMode,
-    ) -> Result<Vec<Cell>, CallError> {
-        if let Turn::Done(seq) = turn(&self.server, nonce, mode)? {
-            return read_back(online, mutation, seq, mode);
-        }
-        let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
-        let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
-        let cells = outcome.results.pop().transpose()?.flatten();
-        let is_increment = mutation.kind == MutationKind::Increment;
-        self.ops.add(online, if is_increment { Op::Increment } else { Op::Append });
-        self.guards.extend(guard.map(|guard| guard.wrote(outcome.ticket.seq())));
-        self.tickets.push(outcome.ticket);
-        self.unseen = true;
-        self.wrote = true;
-        Ok(cells.unwrap_or_default())
     }
 
     /// The answer, when all that was written is durable.
@@ -612,16 +437,12 @@ impl Run {
     }
 }
 
+fn has_regions_twice(actions: &[pb::RegionAction]) -> bool {
+    let mut seen = HashSet::with_capacity(actions.len());
+    actions.len() > 1 && !actions.iter().all(|action| seen.insert(&action.region.value))
+}
+
 pub(super) fn is_put_or_delete(mutation: &pb::MutationProto) -> bool {
     use pb::mutation_proto::MutationType::{Delete, Put};
     matches!(mutation.mutate_type.map(pb::mutation_proto::MutationType::try_from), Some(Ok(Put | Delete)))
-}
-
-/// Mutations and errors in the order in which they were decoded.
-fn put_together(batch: Vec<Mutation>, failed: Vec<(usize, RpcError)>) -> Vec<Result<Mutation, RpcError>> {
-    let mut together: Vec<Result<Mutation, RpcError>> = batch.into_iter().map(Ok).collect();
-    for (at, error) in failed {
-        together.insert(at, Err(error));
-    }
-    together
 }

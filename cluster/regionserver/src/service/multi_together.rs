@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SeqId};
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region};
+use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region, WriteTicket};
 use halcyon_rpc::RpcError;
 
 use super::CallError;
 use super::multi::Run;
-use super::mutate::turn;
+use super::mutate::{read_back, turn};
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
 use crate::errors::invalid;
@@ -30,8 +30,15 @@ impl Run {
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
         let guard = match turn(&self.server, nonce, mode) {
-            Ok(Turn::Done(_)) => {
-                self.push_together(actions, None, Some(true), condition.is_some());
+            Ok(Turn::Done(seq)) => {
+                let cells = match read_back_all(online, &batch, seq, mode) {
+                    Err(CallError::NeedsDisk) => {
+                        self.decoded = Some(batch.into_iter().map(Ok).collect());
+                        return Err(CallError::NeedsDisk);
+                    }
+                    cells => cells?,
+                };
+                self.push_together(actions, cells, Some(true), condition.is_some());
                 return Ok(());
             }
             Ok(_) => (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce)),
@@ -47,8 +54,9 @@ impl Run {
             self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
         }
         let (processed, cells) = done?;
+        let written = self.tickets.last().map_or(SeqId::ZERO, WriteTicket::seq);
         // A condition that did not hold is looked at again when the call is repeated.
-        self.guards.extend(guard.filter(|_| processed).map(NonceGuard::written));
+        self.guards.extend(guard.filter(|_| processed).map(|guard| guard.wrote(written)));
         self.push_together(actions, cells, Some(processed), condition.is_some());
         Ok(())
     }
@@ -128,6 +136,21 @@ impl Run {
             self.processed = processed;
         }
     }
+}
+
+/// The answer to mutations that were done together by an earlier call with their nonce: the new cells of its Increments and
+/// Appends, as `merge_results` puts them together. Errors as for [`read_back`].
+pub(super) fn read_back_all(
+    online: &OnlineRegion,
+    batch: &[Mutation],
+    seq: SeqId,
+    mode: ReadMode,
+) -> Result<Option<Vec<Cell>>, CallError> {
+    let mut merged: Option<Vec<Cell>> = None;
+    for mutation in batch.iter().filter(|mutation| mutation.kind.returns_cells()) {
+        merged.get_or_insert_with(Vec::new).extend(read_back(online, mutation, seq, mode)?);
+    }
+    Ok(merged)
 }
 
 /// The new cells of all Increments and Appends of an atomic batch, in the order of the mutations as in HBase; `None` if
