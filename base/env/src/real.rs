@@ -1,14 +1,14 @@
 //! The machine's own file system.
 #![allow(clippy::disallowed_methods)] // the one place that may
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, proc};
+use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt, proc};
 
 /// `std::fs` behind the door.
 pub struct RealFileSystem;
@@ -53,10 +53,32 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut file = File::create(&temporary).map_err(|e| named(e, &temporary))?;
     let written = file.write_all(bytes).and_then(|()| file.sync_data());
     if let Err(error) = written {
-        let _ = std::fs::remove_file(&temporary);
+        let_go(&temporary);
         return Err(named(error, &temporary));
     }
     Ok(temporary)
+}
+
+/// Removes a temporary name. It does no harm if it stays: what was asked for is done or not, whatever becomes of it.
+fn let_go(temporary: &Path) {
+    let _ = std::fs::remove_file(temporary);
+}
+
+/// A name of a directory, by what is known of it. `None`: it was removed since the directory was read. Any other error is one of
+/// the whole list: without the name its file would count as gone.
+fn entry_of(path: &Path, metadata: io::Result<Metadata>) -> io::Result<Option<DirEntry>> {
+    let metadata = match metadata {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        metadata => metadata.map_err(|e| named(e, path))?,
+    };
+    let is_dir = metadata.is_dir();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Some(DirEntry { name, is_dir, len: if is_dir { 0 } else { metadata.len() } }))
+}
+
+/// Makes a directory durable that was just made. If that fails it is removed again: whoever finds it would take it for durable.
+fn keep_new_dir(path: &Path, synced: io::Result<()>) -> io::Result<()> {
+    synced.map_err(|error| if std::fs::remove_dir(path).is_ok() { error } else { in_doubt(error) })
 }
 
 pub(crate) fn exists(path: &Path) -> io::Result<bool> {
@@ -110,15 +132,18 @@ impl FileSystem for RealFileSystem {
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = write_whole(path, bytes)?;
         let linked = std::fs::hard_link(&temporary, path).map_err(|e| named(e, path));
-        std::fs::remove_file(&temporary)?;
+        let_go(&temporary); // the file has its other name, or none
         linked?;
-        self.sync_dir(parent(path))
+        self.sync_dir(parent(path)).map_err(in_doubt)
     }
 
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = write_whole(path, bytes)?;
-        std::fs::rename(&temporary, path).map_err(|e| named(e, path))?;
-        self.sync_dir(parent(path))
+        if let Err(error) = std::fs::rename(&temporary, path) {
+            let_go(&temporary);
+            return Err(named(error, path));
+        }
+        self.sync_dir(parent(path)).map_err(in_doubt)
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -173,8 +198,11 @@ impl FileSystem for RealFileSystem {
             self.create_dir_all(above)?;
         }
         match std::fs::create_dir(path) {
-            Ok(()) => self.sync_dir(above),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Ok(()) => keep_new_dir(path, self.sync_dir(above)),
+            // Somebody makes it at this moment, and may not have synced it.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                self.sync_dir(above).map_err(in_doubt)
+            }
             Err(e) => Err(named(e, path)),
         }
     }
@@ -182,11 +210,8 @@ impl FileSystem for RealFileSystem {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(path).map_err(|e| named(e, path))? {
-            let entry = entry?;
-            let Ok(metadata) = entry.metadata() else { continue }; // removed meanwhile
-            let is_dir = metadata.is_dir();
-            let len = if is_dir { 0 } else { metadata.len() };
-            entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), is_dir, len });
+            let entry = entry.map_err(|e| named(e, path))?;
+            entries.extend(entry_of(&entry.path(), entry.metadata())?);
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -294,4 +319,67 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
     filled.expect("/dev/urandom is there on every Linux");
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::is_in_doubt;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("halcyon-real-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// A name that could not be looked at was left out of the list, whatever the reason: a region opened without the rows of a
+    /// file on a bad sector, and a WAL was removed unread.
+    #[test]
+    fn only_a_name_that_is_gone_is_left_out_of_a_list() {
+        let path = Path::new("/d/a");
+        assert_eq!(entry_of(path, Err(io::ErrorKind::NotFound.into())).unwrap(), None);
+        for errno in [5, 13, 116, 117] {
+            // EIO, EACCES, ESTALE, EUCLEAN
+            let error = entry_of(path, Err(io::Error::from_raw_os_error(errno))).unwrap_err();
+            assert!(error.to_string().starts_with("/d/a: "), "{error}");
+        }
+        let dir = scratch("list");
+        std::fs::write(dir.join("a"), b"xyz").unwrap();
+        let listed = RealFileSystem.list(&dir).unwrap();
+        assert_eq!(listed, [DirEntry { name: "a".to_string(), is_dir: false, len: 3 }]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// A directory whose name could not be made durable stayed, and the next call took it for durable.
+    #[test]
+    fn a_directory_that_is_not_durable_does_not_stay() {
+        let (dir, failed) = (scratch("dirs"), || io::Error::from_raw_os_error(5));
+        let (empty, full) = (dir.join("empty"), dir.join("full"));
+        std::fs::create_dir_all(full.join("below")).unwrap();
+        std::fs::create_dir(&empty).unwrap();
+        keep_new_dir(&empty, Ok(())).unwrap();
+        assert!(!is_in_doubt(&keep_new_dir(&empty, Err(failed())).unwrap_err()));
+        assert!(!empty.exists());
+        assert!(is_in_doubt(&keep_new_dir(&full, Err(failed())).unwrap_err()));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// What failed left its temporary file behind.
+    #[test]
+    fn a_file_that_cannot_be_put_in_place_leaves_nothing() {
+        let dir = scratch("put");
+        std::fs::create_dir(dir.join("d")).unwrap();
+        std::fs::write(dir.join("a"), b"old").unwrap();
+        assert_eq!(
+            RealFileSystem.put_new(&dir.join("a"), b"new").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        RealFileSystem.replace(&dir.join("d"), b"new").unwrap_err();
+        let names: Vec<String> =
+            RealFileSystem.list(&dir).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["a", "d"]);
+        assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"old");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -19,6 +19,8 @@ pub enum Operation {
     Rename,
     Remove,
     List,
+    /// A look at one name of a directory that is listed. Only a fault for this very operation hits it.
+    Entry,
     Exists,
     Seal,
     SetStoragePolicy,
@@ -173,17 +175,27 @@ impl Faults {
         }
     }
 
+    /// The error of a fault for a name in a list. It is no operation of its own, which others would count.
+    pub(super) fn check_entry(&mut self, path: &Path) -> io::Result<()> {
+        let is_hit = self.waiting.iter().any(|fault| fault.operation == Some(Operation::Entry));
+        if is_hit { self.fate_of(Operation::Entry, path).map(drop) } else { Ok(()) }
+    }
+
     /// As `check`, for a change of names.
     pub(super) fn fate(&mut self, operation: Operation, path: &Path) -> io::Result<Fate> {
         self.count += 1;
         self.run_interruptions(operation, path);
+        self.fate_of(operation, path)
+    }
+
+    fn fate_of(&mut self, operation: Operation, path: &Path) -> io::Result<Fate> {
         if self.waiting.is_empty() {
             return Ok(Fate::Done);
         }
         let text = path.to_string_lossy();
         let mut hit_by = None;
         self.waiting.retain_mut(|fault| {
-            let hit = fault.operation.is_none_or(|wanted| wanted == operation);
+            let hit = fault.operation.map_or(operation != Operation::Entry, |wanted| wanted == operation);
             if !hit || !text.contains(&fault.path_part) {
                 return true;
             }

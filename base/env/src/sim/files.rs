@@ -107,6 +107,7 @@ impl State {
 
     fn list(&mut self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = self.tree.list(path)?;
+        entries.iter().try_for_each(|entry| self.faults.check_entry(&path.join(&entry.name)))?;
         if let Some(hdfs) = &mut self.hdfs {
             for entry in entries.iter_mut().filter(|entry| !entry.is_dir) {
                 let node = self.tree.find_file(&path.join(&entry.name))?;

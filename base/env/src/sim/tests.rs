@@ -250,3 +250,21 @@ fn a_lost_answer_is_in_doubt_until_both_names_are_looked_at() {
     assert!(!is_in_doubt(&error), "{error}");
     assert_eq!(sim.faults_hit(), 3);
 }
+
+/// An error of one name is one of the whole list. It hits nothing else, and is not counted by faults of any operation.
+#[test]
+fn a_name_that_cannot_be_looked_at_fails_its_list() {
+    for fs in [SimFileSystem::new(), SimFileSystem::hdfs(1)] {
+        fs.create_dir_all(path("/d")).unwrap();
+        for name in ["/d/a", "/d/b"] {
+            fs.put_new(path(name), b"x").unwrap();
+        }
+        fs.inject(Fault::new(Operation::Entry, "/d/b"));
+        assert!(fs.exists(path("/d/b")).unwrap() && fs.read(path("/d/b")).is_ok());
+        assert!(fs.list(path("/d")).unwrap_err().to_string().contains("/d/b"));
+        assert_eq!((fs.list(path("/d")).unwrap().len(), fs.faults_hit()), (2, 1));
+        fs.inject(Fault::any().nth(2));
+        fs.list(path("/d")).unwrap();
+        assert!(fs.list(path("/d")).is_err());
+    }
+}
