@@ -1,6 +1,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
@@ -29,6 +29,8 @@ const TRASH_ROOT_DIR: &str = ".Trash";
 const TRASH_CURRENT_DIR: &str = "Current";
 const TRASH_DIR_PERMISSION: u32 = 0o700;
 
+pub use crate::hdfs::connection::RepeatedCall;
+
 #[derive(Clone)]
 pub struct WriteOptions {
     /// Block size. Default is retrieved from the server.
@@ -51,6 +53,9 @@ pub struct WriteOptions {
     /// Whether the file has copies although its directory has an erasure coding policy, defaults
     /// to false. Only such a file can be flushed before it is closed.
     pub replicate: bool,
+    /// How long a pipeline may take to acknowledge a packet, or to be set up. Default is
+    /// `dfs.client.write.ack.timeout`. Only for files whose bytes go through pipelines.
+    pub pipeline_timeout: Option<Duration>,
 }
 
 impl Default for WriteOptions {
@@ -63,6 +68,7 @@ impl Default for WriteOptions {
             create_parent: true,
             pipeline_recovery: true,
             replicate: false,
+            pipeline_timeout: None,
         }
     }
 }
@@ -868,6 +874,9 @@ impl Client {
                     crypto,
                 );
                 writer.set_pipeline_recovery(write_options.pipeline_recovery);
+                if let Some(timeout) = write_options.pipeline_timeout {
+                    writer.set_pipeline_timeout(timeout);
+                }
                 Ok(writer)
             }
             None => Err(HdfsError::FileNotFound(src.to_string())),

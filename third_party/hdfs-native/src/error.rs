@@ -1,4 +1,5 @@
 use std::io;
+use std::time::Duration;
 
 use prost::DecodeError;
 use thiserror::Error;
@@ -43,6 +44,10 @@ pub enum HdfsError {
     RPCError(String, String),
     #[error("fatal RPC error: {0} {1}")]
     FatalRPCError(String, String),
+    #[error("no connection to a NameNode, so nothing was asked for: {0}")]
+    NotConnected(io::Error),
+    #[error("no answer from NameNode {0} within {1:?}")]
+    RPCTimeout(String, Duration),
     #[error("SASL error: {0}")]
     SASLError(String),
     #[error("GSSAPI error: {0:?} {1} {2}")]

@@ -27,6 +27,10 @@ pub mod fan_out;
 const COMPLETE_RETRY_DELAY_MS: u64 = 10;
 const COMPLETE_RETRIES: u32 = 11;
 
+// The NameNode has not heard of the block before from any of its DataNodes.
+const NOT_REPLICATED_YET_EXCEPTION: &str =
+    "org.apache.hadoop.hdfs.server.namenode.NotReplicatedYetException";
+
 fn io_error(error: HdfsError) -> io::Error {
     io::Error::other(error)
 }
@@ -73,6 +77,13 @@ impl FileReader {
     /// Returns the total size of the file
     pub fn file_length(&self) -> usize {
         self.located_blocks.file_length as usize
+    }
+
+    /// Returns the id of the first block, which no other file has. `None` for an empty file.
+    pub fn first_block_id(&self) -> Option<u64> {
+        let blocks = &self.located_blocks;
+        let first = blocks.blocks.first().or(blocks.last_block.as_ref());
+        first.map(|block| block.b.block_id)
     }
 
     /// Returns the length of each block, with the names of the hosts that it is on
@@ -352,6 +363,7 @@ pub struct FileWriter {
     // The block that the NameNode has persisted because of a flush
     known_block_id: Option<u64>,
     pipeline_recovery: bool,
+    pipeline_timeout: Duration,
 }
 
 impl FileWriter {
@@ -367,6 +379,7 @@ impl FileWriter {
         crypto: Option<Arc<FileCryptoCodec>>,
     ) -> Self {
         protocol.add_file_lease(status.file_id(), status.namespace.clone());
+        let pipeline_timeout = config.write_ack_timeout();
         Self {
             protocol,
             src,
@@ -380,6 +393,7 @@ impl FileWriter {
             crypto,
             known_block_id: None,
             pipeline_recovery: true,
+            pipeline_timeout,
         }
     }
 
@@ -391,6 +405,10 @@ impl FileWriter {
 
     pub(crate) fn set_pipeline_recovery(&mut self, pipeline_recovery: bool) {
         self.pipeline_recovery = pipeline_recovery;
+    }
+
+    pub(crate) fn set_pipeline_timeout(&mut self, pipeline_timeout: Duration) {
+        self.pipeline_timeout = pipeline_timeout;
     }
 
     async fn create_block_writer(&mut self) -> Result<()> {
@@ -422,16 +440,7 @@ impl FileWriter {
         let mut exclude_nodes = Vec::new();
         let mut retries = self.config.block_write_retries();
         loop {
-            let new_block = self
-                .protocol
-                .add_block(
-                    &self.src,
-                    previous.clone(),
-                    self.status.file_id,
-                    &exclude_nodes,
-                )
-                .await?
-                .block;
+            let new_block = self.add_block(previous.clone(), &exclude_nodes).await?;
             let (block, nodes) = (new_block.b.clone(), new_block.locs.clone());
             let error = match self.new_block_writer(new_block).await {
                 Ok(block_writer) => {
@@ -459,6 +468,45 @@ impl FileWriter {
         }
     }
 
+    /// Asks for a block, and again while the NameNode does not know of the one before.
+    async fn add_block(
+        &self,
+        previous: Option<hdfs::ExtendedBlockProto>,
+        exclude_nodes: &[hdfs::DatanodeInfoProto],
+    ) -> Result<hdfs::LocatedBlockProto> {
+        let mut retries = self.config.locate_following_block_retries();
+        let mut delay = self.config.locate_following_block_delay();
+        loop {
+            let added = self
+                .protocol
+                .add_block(
+                    &self.src,
+                    previous.clone(),
+                    self.status.file_id,
+                    exclude_nodes,
+                )
+                .await;
+            match added {
+                Ok(added) => return Ok(added.block),
+                Err(HdfsError::RPCError(exception, _))
+                    if exception == NOT_REPLICATED_YET_EXCEPTION && retries > 0 => {}
+                Err(error) => return Err(error),
+            }
+            self.sleep(delay).await;
+            delay *= 2;
+            retries -= 1;
+        }
+    }
+
+    /// Sleeps in the provided runtime in case we are not called from a tokio runtime
+    async fn sleep(&self, time: Duration) {
+        let sleep = {
+            let _guard = self.handle.enter();
+            tokio::time::sleep(time)
+        };
+        sleep.await;
+    }
+
     async fn new_block_writer(
         &self,
         new_block: hdfs::LocatedBlockProto,
@@ -478,6 +526,7 @@ impl FileWriter {
             &self.src,
             &self.status,
             self.crypto.clone(),
+            self.pipeline_timeout,
         )
         .await?;
         block_writer.set_pipeline_recovery(self.pipeline_recovery);
@@ -567,12 +616,7 @@ impl FileWriter {
                     return Ok(());
                 }
 
-                // Sleep in the provided runtime in case we are not called from a tokio runtime
-                let sleep = {
-                    let _guard = self.handle.enter();
-                    tokio::time::sleep(Duration::from_millis(retry_delay))
-                };
-                sleep.await;
+                self.sleep(Duration::from_millis(retry_delay)).await;
 
                 retry_delay *= 2;
                 retries += 1;

@@ -38,6 +38,12 @@ const DEFAULT_WRITE_ACK_TIMEOUT_MILLIS: u64 = 60_000;
 const DFS_CLIENT_WRITE_HEARTBEAT_INTERVAL: &str = "dfs.client.write.heartbeat.interval";
 const MAX_WRITE_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 const DFS_CLIENT_BLOCK_WRITE_RETRIES: &str = "dfs.client.block.write.retries";
+const DFS_CLIENT_LOCATE_FOLLOWING_BLOCK_RETRIES: &str =
+    "dfs.client.block.write.locateFollowingBlock.retries";
+const DFS_CLIENT_LOCATE_FOLLOWING_BLOCK_DELAY: &str =
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
+const IPC_CLIENT_CONNECT_TIMEOUT: &str = "ipc.client.connect.timeout";
+const IPC_CLIENT_RPC_TIMEOUT: &str = "ipc.client.rpc-timeout.ms";
 
 const HADOOP_SECURITY_AUTHENTICATION: &str = "hadoop.security.authentication";
 
@@ -137,6 +143,29 @@ impl Configuration {
     /// How often another block is asked for when the pipeline of a new one can not be set up.
     pub(crate) fn block_write_retries(&self) -> u64 {
         self.get_u64(DFS_CLIENT_BLOCK_WRITE_RETRIES, 3)
+    }
+
+    /// How often a block is asked for again while the NameNode does not know of the one before.
+    pub(crate) fn locate_following_block_retries(&self) -> u64 {
+        self.get_u64(DFS_CLIENT_LOCATE_FOLLOWING_BLOCK_RETRIES, 5)
+    }
+
+    /// The pause before the first of these retries. It doubles with each of them.
+    pub(crate) fn locate_following_block_delay(&self) -> Duration {
+        Duration::from_millis(self.get_u64(DFS_CLIENT_LOCATE_FOLLOWING_BLOCK_DELAY, 400))
+    }
+
+    /// How long a connection to a NameNode may take until it can be used.
+    pub(crate) fn rpc_connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.get_u64(IPC_CLIENT_CONNECT_TIMEOUT, 20_000))
+    }
+
+    /// How long a NameNode may take to answer.
+    pub(crate) fn rpc_timeout(&self) -> Option<Duration> {
+        match self.get_u64(IPC_CLIENT_RPC_TIMEOUT, 120_000) {
+            0 => None,
+            millis => Some(Duration::from_millis(millis)),
+        }
     }
 
     pub(crate) fn failover_max_attempts(&self) -> u32 {

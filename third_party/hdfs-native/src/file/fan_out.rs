@@ -17,7 +17,7 @@ use prost::encoding::decode_varint;
 use crate::file::FileWriter;
 use crate::hdfs::block_writer::{check_setup, requested_checksum};
 use crate::hdfs::connection::{DatanodeConnection, Op};
-use crate::proto::hdfs;
+use crate::proto::hdfs::{self, op_write_block_proto::BlockConstructionStage as Stage};
 use crate::{HdfsError, Result};
 
 /// An acknowledgement is not longer than this.
@@ -134,6 +134,81 @@ impl FanOutFile {
         self.writer.last_block = Some(self.block.clone());
         self.writer.close().await
     }
+
+    /// As [`FanOutFile::close`], of a block that not all of its DataNodes have acknowledged. Those
+    /// that have give it a new generation stamp. By that the NameNode tells the copies of the
+    /// others, which may be too short, and lets them be dropped. With the same stamp a DataNode
+    /// would keep its unfinished copy, and would take no other one of this block until it restarts.
+    pub async fn close_without_others(
+        mut self,
+        block_len: u64,
+        acknowledged: &[Datanode],
+    ) -> Result<()> {
+        self.block.b.num_bytes = Some(block_len);
+        let has_block = |node: &hdfs::DatanodeInfoProto| {
+            let uuid = &node.id.datanode_uuid;
+            acknowledged.iter().any(|one| one.0.id.datanode_uuid == *uuid)
+        };
+        let nodes: Vec<usize> = (0..self.block.locs.len())
+            .filter(|node| has_block(&self.block.locs[*node]))
+            .collect();
+        if nodes.is_empty() {
+            return Err(HdfsError::DataTransferError(
+                "No DataNode of the block has acknowledged it".to_string(),
+            ));
+        }
+        let old = self.block.b.clone();
+        let updated = self
+            .writer
+            .protocol
+            .update_block_for_pipeline(old.clone())
+            .await?
+            .block;
+        self.block.block_token = updated.block_token;
+        let generation_stamp = updated.b.generation_stamp;
+        let finishing = nodes
+            .iter()
+            .map(|node| self.finish_anew(*node, generation_stamp, block_len));
+        for finished in join_all(finishing).await {
+            finished?;
+        }
+        self.block.b.generation_stamp = generation_stamp;
+        let ids = nodes.iter().map(|node| self.block.locs[*node].id.clone());
+        let storages = nodes
+            .iter()
+            .filter_map(|node| self.block.storage_i_ds.get(*node).cloned());
+        self.writer
+            .protocol
+            .update_pipeline(
+                old,
+                self.block.b.clone(),
+                ids.collect(),
+                storages.collect(),
+            )
+            .await?;
+        self.close(block_len).await
+    }
+
+    /// The DataNode, which has finished the block or has all of it, gives it this stamp.
+    async fn finish_anew(&self, node: usize, generation_stamp: u64, len: u64) -> Result<()> {
+        let setup = SetupOfOne {
+            stage: Stage::PipelineCloseRecovery,
+            generation_stamp,
+            len,
+        };
+        self.writer
+            .set_up_one(&self.block, node, setup)
+            .await
+            .map(|_| ())
+    }
+}
+
+/// What a pipeline of one DataNode is set up for.
+struct SetupOfOne {
+    stage: Stage,
+    generation_stamp: u64,
+    /// The bytes that the DataNode has.
+    len: u64,
 }
 
 enum Setup {
@@ -247,6 +322,20 @@ impl FileWriter {
         block: &hdfs::LocatedBlockProto,
         node: usize,
     ) -> Result<Option<TcpStream>> {
+        let setup = SetupOfOne {
+            stage: Stage::PipelineSetupCreate,
+            generation_stamp: block.b.generation_stamp,
+            len: 0,
+        };
+        self.set_up_one(block, node, setup).await?.into_plain()
+    }
+
+    async fn set_up_one(
+        &self,
+        block: &hdfs::LocatedBlockProto,
+        node: usize,
+        setup: SetupOfOne,
+    ) -> Result<DatanodeConnection> {
         let mut connection = DatanodeConnection::connect(
             &block.locs[node].id,
             &block.block_token,
@@ -255,14 +344,18 @@ impl FileWriter {
             &self.handle,
         )
         .await?;
+        if setup.stage == Stage::PipelineCloseRecovery {
+            // It may have to wait for a disk
+            connection.set_answer_timeout(self.config.write_ack_timeout(), &self.handle);
+        }
         let defaults = self.protocol.get_cached_server_defaults().await?;
         let message = hdfs::OpWriteBlockProto {
             header: connection.build_header(&block.b, Some(block.block_token.clone())),
-            stage: hdfs::op_write_block_proto::BlockConstructionStage::PipelineSetupCreate as i32,
+            stage: setup.stage as i32,
             pipeline_size: 1,
-            latest_generation_stamp: block.b.generation_stamp,
-            min_bytes_rcvd: 0,
-            max_bytes_rcvd: 0,
+            latest_generation_stamp: setup.generation_stamp,
+            min_bytes_rcvd: setup.len,
+            max_bytes_rcvd: setup.len,
             requested_checksum: requested_checksum(&defaults),
             storage_type: block.storage_types.get(node).copied(),
             storage_id: block.storage_i_ds.get(node).cloned(),
@@ -270,7 +363,7 @@ impl FileWriter {
         };
         let response = connection.send(Op::WriteBlock, &message).await?;
         check_setup(&response, &block.locs[node..=node])?;
-        connection.into_plain()
+        Ok(connection)
     }
 }
 

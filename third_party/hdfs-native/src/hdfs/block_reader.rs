@@ -163,10 +163,12 @@ struct ReplicatedBlockStream {
     cipher: Option<FileCipher>,
 
     listener: Option<JoinHandle<Result<DatanodeConnection>>>,
-    sender: Sender<Result<(PacketHeaderProto, Bytes)>>,
+    // From the listener, which is the only one to send: it has ended when nothing more comes
     receiver: Receiver<Result<(PacketHeaderProto, Bytes)>>,
     next_replica: usize,
     dead_nodes: Arc<DeadNodes>,
+    // Those that sent bytes with wrong checksums
+    corrupt: Vec<hdfs::DatanodeInfoProto>,
 }
 
 impl ReplicatedBlockStream {
@@ -181,7 +183,8 @@ impl ReplicatedBlockStream {
         crypto: Option<Arc<FileCryptoCodec>>,
         dead_nodes: Arc<DeadNodes>,
     ) -> Self {
-        let (sender, receiver) = mpsc::channel(READ_PACKET_BUFFER_LEN);
+        // Nothing comes from here: there is no listener yet
+        let (_, receiver) = mpsc::channel(1);
 
         Self {
             protocol,
@@ -192,10 +195,10 @@ impl ReplicatedBlockStream {
             handle,
             cipher: crypto.as_ref().map(|c| c.make_cipher()),
             listener: None,
-            sender,
             receiver,
             next_replica: 0,
             dead_nodes,
+            corrupt: Vec::new(),
         }
     }
 
@@ -266,17 +269,25 @@ impl ReplicatedBlockStream {
             return Ok(None);
         }
 
-        let (header, data) = loop {
+        let (header, data, part) = loop {
             // If we are using an existing listener, retry once on the same DataNode in case of
             // transient IO errors. This includes a read timeout
             // after the DataNode has sent data. If this is a new listener, move directly to the
             // next node.
             let retry_connection = if self.listener.is_none() {
-                let (connection, checksum_info) = self.select_next_datanode().await?;
+                let (connection, checksum_info) = match self.select_next_datanode().await {
+                    Ok(selected) => selected,
+                    Err(error) => {
+                        self.report_corrupt(false);
+                        return Err(error);
+                    }
+                };
+                let (sender, receiver) = mpsc::channel(READ_PACKET_BUFFER_LEN);
+                self.receiver = receiver;
                 self.listener = Some(Self::start_packet_listener(
                     connection,
                     checksum_info,
-                    self.sender.clone(),
+                    sender,
                     &self.handle,
                 ));
                 false
@@ -285,31 +296,32 @@ impl ReplicatedBlockStream {
             };
 
             match self.next_packet_from_receiver().await {
-                Some(Ok(data)) => break data,
+                Some(Ok((header, data))) => match self.needed_part(&header, data.len()) {
+                    Some(part) => break (header, data, part),
+                    None => self.give_up_replica("it sent other bytes than were asked for"),
+                },
                 Some(Err(e)) => {
                     // Some error communicating with datanode, log a warning and then retry on a different Datanode
                     warn!("Error occurred while reading from DataNode: {:?}", e);
                     if retry_connection && matches!(e, HdfsError::IOError(_)) {
                         // Retry transient IO errors on the same DataNode
                         self.next_replica -= 1;
+                        self.listener = None;
                     } else {
-                        self.dead_nodes
-                            .add(&self.block.locs[self.next_replica - 1].id);
+                        if matches!(e, HdfsError::ChecksumError) {
+                            self.corrupt
+                                .push(self.block.locs[self.next_replica - 1].clone());
+                        }
+                        self.give_up_replica("it failed");
                     }
-                    self.listener = None;
                 }
-                None => {
-                    // This means there's a disconnect between the data we are getting back and what we asked for,
-                    // so just raise an error
-                    return Err(HdfsError::DataTransferError(
-                        "Not enough data returned from DataNode".to_string(),
-                    ));
-                }
+                None => self.give_up_replica("it ended before it sent all that was asked for"),
             }
         };
+        self.report_corrupt(true);
 
-        let packet_offset = self.offset.saturating_sub(header.offset_in_block as usize);
-        let packet_len = usize::min(header.data_len as usize - packet_offset, self.len);
+        let packet_offset = part.start;
+        let packet_len = part.len();
 
         // Capture the absolute file offset of the first byte we will yield before
         // we advance `self.offset`, so the codec can apply the right keystream.
@@ -333,6 +345,55 @@ impl ReplicatedBlockStream {
             }
         };
         Ok(Some(slice))
+    }
+
+    /// The part of a packet that is needed; `None` if it has none.
+    fn needed_part(
+        &self,
+        header: &PacketHeaderProto,
+        data_len: usize,
+    ) -> Option<std::ops::Range<usize>> {
+        let offset_in_block = usize::try_from(header.offset_in_block).ok()?;
+        let start = self.offset.checked_sub(offset_in_block)?;
+        let end = data_len.min(start.saturating_add(self.len));
+        (start < end).then_some(start..end)
+    }
+
+    /// The next replica is read from now on.
+    fn give_up_replica(&mut self, why: &str) {
+        let datanode = &self.block.locs[self.next_replica - 1].id;
+        debug!(
+            "DataNode {}:{} is not read any more: {why}",
+            datanode.ip_addr, datanode.xfer_port
+        );
+        self.dead_nodes.add(datanode);
+        self.listener = None;
+    }
+
+    /// Tells the NameNode which replicas are corrupt, when another one is not. If all of them seem
+    /// to be, the fault may be this machine's, as Hadoop's client takes it; the only one is told.
+    fn report_corrupt(&mut self, is_another_well: bool) {
+        if self.corrupt.is_empty() {
+            return;
+        }
+        let corrupt = std::mem::take(&mut self.corrupt);
+        if !is_another_well && self.block.locs.len() > 1 {
+            return;
+        }
+        let bad = hdfs::LocatedBlockProto {
+            b: self.block.b.clone(),
+            offset: self.block.offset,
+            locs: corrupt,
+            corrupt: false,
+            ..Default::default()
+        };
+        let protocol = Arc::clone(&self.protocol);
+        // The read does not wait for it
+        self.handle.spawn(async move {
+            if let Err(error) = protocol.report_bad_blocks(vec![bad]).await {
+                warn!("Failed to report a corrupt replica: {error}");
+            }
+        });
     }
 
     async fn finish_block(&mut self) {

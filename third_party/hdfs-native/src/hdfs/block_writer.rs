@@ -19,7 +19,10 @@ use crate::{
         protocol::NamenodeProtocol,
         replace_datanode::ReplaceDatanodeOnFailure,
     },
-    proto::{common, hdfs},
+    proto::{
+        common,
+        hdfs::{self, op_write_block_proto::BlockConstructionStage as Stage},
+    },
 };
 
 const HEART_BEAT_SEQNO: i64 = -1;
@@ -50,6 +53,7 @@ impl BlockWriter {
         src: &str,
         status: &hdfs::HdfsFileStatusProto,
         crypto: Option<Arc<FileCryptoCodec>>,
+        timeout: Duration,
     ) -> std::result::Result<Self, SetupError> {
         let block_writer = if let Some(ec_schema) = ec_schema {
             Self::Striped(StripedBlockWriter::new(
@@ -61,6 +65,7 @@ impl BlockWriter {
                 handle,
                 status,
                 crypto,
+                timeout,
             ))
         } else {
             Self::Replicated(
@@ -73,6 +78,7 @@ impl BlockWriter {
                     handle,
                     status,
                     crypto,
+                    timeout,
                 )
                 .await?,
             )
@@ -186,6 +192,30 @@ fn remove_nodes(block: &mut hdfs::LocatedBlockProto, failed_nodes: &[usize]) {
     without(&mut block.storage_types, failed_nodes);
 }
 
+/// What a pipeline is set up for.
+struct Setup {
+    stage: Stage,
+    generation_stamp: u64,
+    /// A DataNode with fewer bytes of the block is of no use.
+    min_bytes: u64,
+}
+
+impl Setup {
+    /// To begin the block, or to go on behind its bytes.
+    fn of_block(block: &hdfs::LocatedBlockProto) -> Self {
+        let min_bytes = block.b.num_bytes();
+        Self {
+            stage: if min_bytes > 0 {
+                Stage::PipelineSetupAppend
+            } else {
+                Stage::PipelineSetupCreate
+            },
+            generation_stamp: block.b.generation_stamp,
+            min_bytes,
+        }
+    }
+}
+
 /// Looks at what the DataNodes say about a new pipeline.
 pub(crate) fn check_setup(
     response: &hdfs::BlockOpResponseProto,
@@ -234,8 +264,12 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn new(connection: DatanodeConnection, config: &Configuration, handle: &Handle) -> Self {
-        let ack_timeout = config.write_ack_timeout();
+    fn new(
+        connection: DatanodeConnection,
+        config: &Configuration,
+        ack_timeout: Duration,
+        handle: &Handle,
+    ) -> Self {
         let (reader, writer) = connection.split();
 
         // Channel for tracking packets that need to be acked
@@ -567,6 +601,10 @@ pub(crate) struct ReplicatedBlockWriter {
     config: Arc<Configuration>,
     replace_datanode: ReplaceDatanodeOnFailure,
     pipeline_recovery: bool,
+    // How long the DataNodes may take to answer
+    timeout: Duration,
+    // All packets that were sent are acknowledged
+    is_acknowledged: bool,
     handle: Handle,
 }
 
@@ -581,17 +619,19 @@ impl ReplicatedBlockWriter {
         handle: Handle,
         status: &hdfs::HdfsFileStatusProto,
         crypto: Option<Arc<FileCryptoCodec>>,
+        timeout: Duration,
     ) -> std::result::Result<Self, SetupError> {
-        let pipeline = Self::setup_pipeline(
+        let connection = Self::set_up(
             &protocol,
             &block,
             &server_defaults,
-            None,
-            None,
+            Setup::of_block(&block),
             &config,
+            timeout,
             &handle,
         )
         .await?;
+        let pipeline = Pipeline::new(connection, &config, timeout, &handle);
 
         let bytes_in_last_chunk = block.b.num_bytes() % server_defaults.bytes_per_checksum as u64;
         let current_packet = if bytes_in_last_chunk > 0 {
@@ -625,6 +665,8 @@ impl ReplicatedBlockWriter {
             status: status.clone(),
             replace_datanode: config.get_replace_datanode_on_failure_policy(),
             pipeline_recovery: true,
+            timeout,
+            is_acknowledged: true,
             config,
             handle,
         };
@@ -659,6 +701,10 @@ impl ReplicatedBlockWriter {
             ));
         }
 
+        // Only when all data is acknowledged is the last packet sent. Then some of the DataNodes
+        // may have finished the block, and those only take a new generation stamp for it.
+        let is_closing = next_packet.is_none()
+            && matches!(&packets_to_replay[..], [last] if last.header.last_packet_in_block);
         debug!("Recovering block writer");
 
         let mut existing_block = self.block.clone();
@@ -667,7 +713,7 @@ impl ReplicatedBlockWriter {
             exclude_nodes.push(existing_block.locs[*failed_node].clone());
         }
         remove_nodes(&mut existing_block, &failed_nodes);
-        let should_replace = self.replace_datanode.should_replace(
+        let should_replace = !is_closing && self.replace_datanode.should_replace(
             self.status.block_replication.unwrap(),
             &existing_block.locs,
             self.block.b.num_bytes() > 0,
@@ -709,7 +755,7 @@ impl ReplicatedBlockWriter {
 
         let old_block = std::mem::replace(&mut self.block, new_block);
 
-        let pipeline = loop {
+        let connection = loop {
             let updated_block = self
                 .protocol
                 .update_block_for_pipeline(self.block.b.clone())
@@ -717,19 +763,28 @@ impl ReplicatedBlockWriter {
             let generation_stamp = updated_block.block.b.generation_stamp;
             self.block.block_token = updated_block.block.block_token;
 
-            let setup = Self::setup_pipeline(
+            let setup = Setup {
+                stage: if is_closing {
+                    Stage::PipelineCloseRecovery
+                } else {
+                    Stage::PipelineSetupStreamingRecovery
+                },
+                generation_stamp,
+                min_bytes: bytes_acked,
+            };
+            let set_up = Self::set_up(
                 &self.protocol,
                 &self.block,
                 &self.server_defaults,
-                Some(generation_stamp),
-                Some(bytes_acked),
+                setup,
                 &self.config,
+                self.timeout,
                 &self.handle,
             );
-            match setup.await {
-                Ok(pipeline) => {
+            match set_up.await {
+                Ok(connection) => {
                     self.block.b.generation_stamp = generation_stamp;
-                    break pipeline;
+                    break connection;
                 }
                 // Another node has failed meanwhile
                 Err(error) => {
@@ -743,10 +798,16 @@ impl ReplicatedBlockWriter {
             }
         };
 
-        for packet in packets_to_replay {
-            pipeline.send_packet(packet).await.map_err(|_| {
-                HdfsError::DataTransferError("Failed to replay packets during recovery".to_string())
-            })?;
+        if !is_closing {
+            let pipeline = Pipeline::new(connection, &self.config, self.timeout, &self.handle);
+            for packet in packets_to_replay {
+                pipeline.send_packet(packet).await.map_err(|_| {
+                    HdfsError::DataTransferError(
+                        "Failed to replay packets during recovery".to_string(),
+                    )
+                })?;
+            }
+            self.pipeline = Some(pipeline);
         }
 
         self.protocol
@@ -758,20 +819,18 @@ impl ReplicatedBlockWriter {
             )
             .await?;
 
-        self.pipeline = Some(pipeline);
-
         Ok(())
     }
 
-    async fn setup_pipeline(
+    async fn set_up(
         protocol: &Arc<NamenodeProtocol>,
         block: &hdfs::LocatedBlockProto,
         server_defaults: &hdfs::FsServerDefaultsProto,
-        new_gs: Option<u64>,
-        bytes_acked: Option<u64>,
+        setup: Setup,
         config: &Configuration,
+        timeout: Duration,
         handle: &Handle,
-    ) -> std::result::Result<Pipeline, SetupError> {
+    ) -> std::result::Result<DatanodeConnection, SetupError> {
         let datanode = &block.locs[0].id;
         let mut connection = DatanodeConnection::connect(
             datanode,
@@ -785,22 +844,13 @@ impl ReplicatedBlockWriter {
 
         let checksum = requested_checksum(server_defaults);
 
-        let stage = if new_gs.is_some() {
-            hdfs::op_write_block_proto::BlockConstructionStage::PipelineSetupStreamingRecovery
-                as i32
-        } else if block.b.num_bytes() > 0 {
-            hdfs::op_write_block_proto::BlockConstructionStage::PipelineSetupAppend as i32
-        } else {
-            hdfs::op_write_block_proto::BlockConstructionStage::PipelineSetupCreate as i32
-        };
-
         let message = hdfs::OpWriteBlockProto {
             header: connection.build_header(&block.b, Some(block.block_token.clone())),
-            stage,
+            stage: setup.stage as i32,
             targets: block.locs[1..].to_vec(),
             pipeline_size: block.locs.len() as u32,
-            latest_generation_stamp: new_gs.unwrap_or(block.b.generation_stamp),
-            min_bytes_rcvd: bytes_acked.unwrap_or(block.b.num_bytes()),
+            latest_generation_stamp: setup.generation_stamp,
+            min_bytes_rcvd: setup.min_bytes,
             max_bytes_rcvd: block.b.num_bytes(),
             requested_checksum: checksum,
             storage_type: Some(block.storage_types[0]),
@@ -811,6 +861,8 @@ impl ReplicatedBlockWriter {
         };
 
         debug!("Block write request: {:?}", message);
+        // A DataNode may have to wait for a disk, and for the writer of before to leave it
+        connection.set_answer_timeout(timeout, handle);
         let response = connection
             .send(Op::WriteBlock, &message)
             .await
@@ -818,7 +870,7 @@ impl ReplicatedBlockWriter {
         debug!("Block write response: {:?}", response);
         check_setup(&response, &block.locs)?;
 
-        Ok(Pipeline::new(connection, config, handle))
+        Ok(connection)
     }
 
     // Create the next packet and return the current packet
@@ -842,6 +894,7 @@ impl ReplicatedBlockWriter {
     async fn send_current_packet(&mut self) -> Result<()> {
         // Create a fresh packet
         let mut current_packet = self.create_next_packet();
+        self.is_acknowledged = false;
 
         loop {
             let pipeline = self.pipeline.take().ok_or(HdfsError::DataTransferError(
@@ -883,6 +936,7 @@ impl ReplicatedBlockWriter {
             })?;
             if pipeline.wait_for_ack(&mut acknowledgement).await {
                 self.pipeline = Some(pipeline);
+                self.is_acknowledged = true;
                 return Ok(self.block.b.clone());
             }
             match pipeline.shutdown().await? {
@@ -938,9 +992,10 @@ impl ReplicatedBlockWriter {
 
     /// Send a packet with any remaining data and then send a last packet
     async fn close(mut self) -> Result<hdfs::ExtendedBlockProto> {
-        // Send a packet with any remaining data
-        if !self.current_packet.is_empty() {
-            self.send_current_packet().await?;
+        // Send a packet with any remaining data. A DataNode that has the last packet can not go on
+        // with the block, so as in Hadoop's client all data is acknowledged before that is sent.
+        if !self.current_packet.is_empty() || !self.is_acknowledged {
+            self.flush(false).await?;
         }
 
         // Send an empty last packet
@@ -961,6 +1016,10 @@ impl ReplicatedBlockWriter {
                 WriteStatus::Recover(failed_nodes, packets_to_replay) => {
                     self.recover(failed_nodes, packets_to_replay, None).await?
                 }
+            }
+            // The DataNodes that are left have finished the block
+            if self.pipeline.is_none() {
+                return Ok(self.block.b);
             }
         }
     }
@@ -989,6 +1048,8 @@ impl ReplicatedBlockWriter {
         };
 
         debug!("Transfer block request: {:?}", message);
+        // It answers when the other one has the block
+        connection.set_answer_timeout(self.timeout, &self.handle);
 
         let response = connection.send(Op::TransferBlock, &message).await?;
 
@@ -1161,6 +1222,7 @@ pub(crate) struct StripedBlockWriter {
     // Built once per block from the shared codec so the AES key schedule is
     // computed a single time rather than per write.
     cipher: Option<FileCipher>,
+    timeout: Duration,
 }
 
 impl StripedBlockWriter {
@@ -1174,6 +1236,7 @@ impl StripedBlockWriter {
         handle: Handle,
         status: &hdfs::HdfsFileStatusProto,
         crypto: Option<Arc<FileCryptoCodec>>,
+        timeout: Duration,
     ) -> Self {
         let block_writers = (0..block.block_indices().len()).map(|_| None).collect();
 
@@ -1190,6 +1253,7 @@ impl StripedBlockWriter {
             status: status.clone(),
             data_units: ec_schema.data_units,
             cipher: crypto.as_ref().map(|c| c.make_cipher()),
+            timeout,
         }
     }
 
@@ -1238,6 +1302,7 @@ impl StripedBlockWriter {
                         // before encoding; the per-shard writers must not
                         // re-encrypt the ciphertext.
                         None,
+                        self.timeout,
                     )
                     .await
                     .map_err(HdfsError::from),

@@ -1,17 +1,19 @@
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::default::Default;
+use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use chrono::{TimeDelta, prelude::*};
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 use log::{debug, warn};
 use once_cell::sync::Lazy;
 use prost::Message;
-use socket2::SockRef;
+use socket2::{SockRef, Socket};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle};
@@ -32,7 +34,11 @@ use crate::{HdfsError, Result};
 const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 const DATA_TRANSFER_VERSION: u16 = 28;
 const MAX_PACKET_HEADER_SIZE: usize = 33;
-const DATANODE_CACHE_EXPIRY: TimeDelta = TimeDelta::seconds(3);
+// As in Hadoop: `ipc.maximum.response.length` and PacketReceiver.MAX_PACKET_SIZE. What says that it
+// is longer is garbage, and there is no memory for it.
+const MAX_RESPONSE_LEN: usize = 128 * 1024 * 1024;
+const MAX_PACKET_LEN: usize = 16 * 1024 * 1024;
+const DATANODE_CACHE_EXPIRY: Duration = Duration::from_secs(3);
 
 const CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 const CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
@@ -126,16 +132,88 @@ type CallResult = oneshot::Sender<Result<Bytes>>;
 pub(crate) struct RpcConnection {
     client_id: Vec<u8>,
     user_info: UserInfo,
-    next_call_id: AtomicI32,
     alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
     call_map: Arc<Mutex<Option<HashMap<i32, CallResult>>>>,
     sender: mpsc::Sender<Vec<u8>>,
     listener: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
+    // The socket that the tasks own, until it is reset
+    socket: Mutex<Option<Socket>>,
+    is_reset: AtomicBool,
+}
+
+/// Names a call for the NameNode. A call that is made again has the id of the first attempt, so
+/// that the NameNode's retry cache knows it: it gives the first answer and changes nothing again.
+#[derive(Clone, Debug)]
+pub(crate) struct CallId {
+    client_id: Arc<Vec<u8>>,
+    call_id: i32,
+}
+
+// Of all connections, because a call may be made again on another one
+static NEXT_CALL_ID: AtomicI32 = AtomicI32::new(0);
+
+fn next_call_id() -> i32 {
+    // Negative ids are the protocol's own
+    NEXT_CALL_ID.fetch_add(1, Ordering::SeqCst) & i32::MAX
+}
+
+tokio::task_local! {
+    // Of the next change that this task asks for
+    static REPEATED: Cell<Option<i32>>;
+}
+
+/// A change that its caller asks for again when there was no answer. All attempts have one id, so
+/// the NameNode's retry cache knows them: it makes the change once, whichever attempt comes first
+/// or last, and gives all of them the same answer.
+#[derive(Clone, Copy, Debug)]
+pub struct RepeatedCall {
+    call_id: i32,
+}
+
+impl RepeatedCall {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
+            call_id: next_call_id(),
+        }
+    }
+
+    /// An attempt. The first change that the future asks for is the one that is repeated.
+    pub fn attempt<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        REPEATED.scope(Cell::new(Some(self.call_id)), future)
+    }
+}
+
+impl CallId {
+    /// The id of a new call of this client.
+    pub(crate) fn next(client_id: &Arc<Vec<u8>>) -> Self {
+        Self {
+            client_id: Arc::clone(client_id),
+            call_id: next_call_id(),
+        }
+    }
+
+    /// The id of a change, which may have been asked for before.
+    pub(crate) fn next_change(client_id: &Arc<Vec<u8>>) -> Self {
+        let repeated = REPEATED.try_with(Cell::take).ok().flatten();
+        Self {
+            client_id: Arc::clone(client_id),
+            call_id: repeated.unwrap_or_else(next_call_id),
+        }
+    }
+
+    pub(crate) fn new_client() -> Arc<Vec<u8>> {
+        Arc::new(Uuid::new_v4().to_bytes_le().to_vec())
+    }
 }
 
 impl RpcConnection {
-    pub(crate) async fn connect(
+    /// Connects within the configured time.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) async fn connect_in_time(
         url: &str,
+        client_id: &Arc<Vec<u8>>,
         alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
         nameservice: Option<&str>,
         effective_user: Option<String>,
@@ -143,11 +221,50 @@ impl RpcConnection {
         config: &Configuration,
         handle: &Handle,
     ) -> Result<Self> {
-        let client_id = Uuid::new_v4().to_bytes_le().to_vec();
-        let next_call_id = AtomicI32::new(0);
+        let timeout = config.rpc_connect_timeout();
+        let connecting = {
+            let _runtime = handle.enter();
+            tokio::time::timeout(
+                timeout,
+                Self::connect(
+                    url,
+                    client_id,
+                    alignment_context,
+                    nameservice,
+                    effective_user,
+                    auth,
+                    config,
+                    handle,
+                ),
+            )
+        };
+        match connecting.await {
+            Ok(result) => result,
+            Err(_) => Err(HdfsError::IOError(std::io::Error::new(
+                ErrorKind::TimedOut,
+                format!(
+                    "Timed out connecting to NameNode {url} after {}ms",
+                    timeout.as_millis()
+                ),
+            ))),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn connect(
+        url: &str,
+        client_id: &Arc<Vec<u8>>,
+        alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
+        nameservice: Option<&str>,
+        effective_user: Option<String>,
+        auth: Option<std::sync::Arc<crate::security::ClientAuth>>,
+        config: &Configuration,
+        handle: &Handle,
+    ) -> Result<Self> {
         let call_map = Arc::new(Mutex::new(Some(HashMap::new())));
 
         let mut stream = connect(url, handle).await?;
+        let socket = SockRef::from(&stream).try_clone()?;
         stream.write_all("hrpc".as_bytes()).await?;
         // Current version
         stream.write_all(&[9u8]).await?;
@@ -168,19 +285,21 @@ impl RpcConnection {
         let (sender, receiver) = mpsc::channel::<Vec<u8>>(1000);
 
         let mut conn = RpcConnection {
-            client_id,
+            client_id: client_id.to_vec(),
             user_info,
-            next_call_id,
             alignment_context,
             call_map,
             listener: None,
+            writer: None,
             sender,
+            socket: Mutex::new(Some(socket)),
+            is_reset: AtomicBool::new(false),
         };
 
-        conn.start_sender(receiver, writer, handle);
+        conn.writer = Some(Self::start_sender(receiver, writer, handle));
 
         let context_header = conn
-            .get_connection_header(-3, -1)
+            .get_connection_header(-3, &conn.client_id, -1)
             .encode_length_delimited_to_vec();
         let context_msg = conn
             .get_connection_context()
@@ -194,11 +313,10 @@ impl RpcConnection {
     }
 
     fn start_sender(
-        &mut self,
         mut rx: mpsc::Receiver<Vec<u8>>,
         mut writer: SaslWriter,
         handle: &Handle,
-    ) {
+    ) -> JoinHandle<()> {
         handle.spawn(async move {
             while let Some(msg) = rx.recv().await {
                 match writer.write_all(&msg).await {
@@ -206,7 +324,7 @@ impl RpcConnection {
                     Err(_) => break,
                 }
             }
-        });
+        })
     }
 
     fn start_listener(&mut self, reader: SaslReader, handle: &Handle) -> Result<JoinHandle<()>> {
@@ -220,13 +338,10 @@ impl RpcConnection {
         Ok(listener)
     }
 
-    fn get_next_call_id(&self) -> i32 {
-        self.next_call_id.fetch_add(1, Ordering::SeqCst)
-    }
-
     fn get_connection_header(
         &self,
         call_id: i32,
+        client_id: &[u8],
         retry_count: i32,
     ) -> common::RpcRequestHeaderProto {
         let (state_id, router_federated_state) =
@@ -242,7 +357,7 @@ impl RpcConnection {
             // RPC_FINAL_PACKET
             rpc_op: Some(0),
             call_id,
-            client_id: self.client_id.clone(),
+            client_id: client_id.to_vec(),
             retry_count: Some(retry_count),
             state_id,
             router_federated_state,
@@ -266,9 +381,40 @@ impl RpcConnection {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        self.listener
-            .as_ref()
-            .is_some_and(|handle| !handle.is_finished())
+        !self.is_reset.load(Ordering::SeqCst)
+            && self.call_map.lock().unwrap().is_some()
+            && self
+                .listener
+                .as_ref()
+                .is_some_and(|handle| !handle.is_finished())
+    }
+
+    /// Gives up a connection whose answers are not waited for any more. It is reset and not
+    /// closed: what the NameNode has not received yet is taken back, and a NameNode skips calls
+    /// of a connection that is gone. So a change can hardly be carried out after its caller has
+    /// gone on.
+    pub(crate) fn reset(&self) {
+        if self.is_reset.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let socket = self.socket.lock().unwrap().take();
+        if let Some(socket) = socket
+            && let Err(error) = socket.set_linger(Some(Duration::ZERO))
+        {
+            debug!("The connection is closed and not reset: {error}");
+        }
+        self.end_tasks();
+        if let Some(map) = self.call_map.lock().unwrap().take() {
+            for (_, call) in map {
+                let _ = call.send(Err(disconnected()));
+            }
+        }
+    }
+
+    fn end_tasks(&self) {
+        for task in [&self.listener, &self.writer].into_iter().flatten() {
+            task.abort();
+        }
     }
 
     pub(crate) async fn write_messages(&self, messages: &[&[u8]]) -> Result<()> {
@@ -284,18 +430,18 @@ impl RpcConnection {
             buf.extend(*msg);
         }
 
-        let _ = self.sender.send(buf).await;
-
-        Ok(())
+        self.sender.send(buf).await.map_err(|_| disconnected())
     }
 
     pub(crate) async fn call(
         &self,
         method_name: &str,
         message: &[u8],
+        id: &CallId,
+        retry_count: i32,
     ) -> Result<oneshot::Receiver<Result<Bytes>>> {
-        let call_id = self.get_next_call_id();
-        let conn_header = self.get_connection_header(call_id, 0);
+        let call_id = id.call_id;
+        let conn_header = self.get_connection_header(call_id, &id.client_id, retry_count);
 
         debug!("RPC connection header: {:?}", conn_header);
 
@@ -318,12 +464,7 @@ impl RpcConnection {
                 Some(m) => {
                     m.insert(call_id, sender);
                 }
-                None => {
-                    return Err(HdfsError::IOError(std::io::Error::new(
-                        std::io::ErrorKind::ConnectionAborted,
-                        "RPC listener disconnected",
-                    )));
-                }
+                None => return Err(disconnected()),
             }
         }
 
@@ -332,6 +473,30 @@ impl RpcConnection {
 
         Ok(receiver)
     }
+}
+
+impl Drop for RpcConnection {
+    // Otherwise they would wait for a NameNode whose host is gone
+    fn drop(&mut self) {
+        self.end_tasks();
+    }
+}
+
+/// A length from the network, if there can be so many bytes.
+pub(crate) fn limited_len(len: impl TryInto<usize>, max: usize) -> Result<usize> {
+    match len.try_into() {
+        Ok(len) if len <= max => Ok(len),
+        _ => Err(HdfsError::DataTransferError(format!(
+            "a message says that it is longer than {max} bytes"
+        ))),
+    }
+}
+
+pub(crate) fn disconnected() -> HdfsError {
+    HdfsError::IOError(std::io::Error::new(
+        ErrorKind::ConnectionAborted,
+        "RPC listener disconnected",
+    ))
 }
 
 struct RpcListener {
@@ -371,10 +536,7 @@ impl RpcListener {
 
         if let Some(map) = self.call_map.lock().unwrap().take() {
             for (_, call) in map {
-                let _ = call.send(Err(HdfsError::IOError(std::io::Error::new(
-                    std::io::ErrorKind::ConnectionAborted,
-                    "RPC listener disconnected",
-                ))));
+                let _ = call.send(Err(disconnected()));
             }
         }
     }
@@ -383,10 +545,10 @@ impl RpcListener {
         // Read the size of the message
         let mut buf = [0u8; 4];
         self.reader.read_exact(&mut buf).await?;
-        let msg_length = u32::from_be_bytes(buf);
+        let msg_length = limited_len(u32::from_be_bytes(buf), MAX_RESPONSE_LEN)?;
 
         // Read the whole message
-        let mut buf = BytesMut::zeroed(msg_length as usize);
+        let mut buf = BytesMut::zeroed(msg_length);
         self.reader.read_exact(&mut buf).await?;
 
         let mut bytes = buf.freeze();
@@ -500,10 +662,12 @@ impl ReadPacket {
                 let mut checksum_data = self.data.clone();
                 while !checksum_data.is_empty() {
                     let chunk_checksum = algorithm.checksum(&checksum_data.split_to(usize::min(
-                        info.checksum.bytes_per_checksum as usize,
+                        usize::max(info.checksum.bytes_per_checksum as usize, 1),
                         checksum_data.len(),
                     )));
-                    if chunk_checksum != self.checksum.get_u32() {
+                    // A chunk without a checksum is as bad as one with a wrong one
+                    let expected = self.checksum.try_get_u32();
+                    if expected.ok() != Some(chunk_checksum) {
                         return Err(HdfsError::ChecksumError);
                     }
                 }
@@ -725,6 +889,12 @@ impl DatanodeConnection {
         }
     }
 
+    /// How long the answer to a request may take that changes something on the DataNode's disk.
+    pub(crate) fn set_answer_timeout(&mut self, timeout: Duration, handle: &Handle) {
+        self.reader
+            .set_idle_timeout(Some((timeout, handle.clone())));
+    }
+
     pub(crate) fn apply_socket_timeout(&mut self, config: &Configuration, handle: &Handle) {
         self.reader.set_idle_timeout(
             config
@@ -776,16 +946,21 @@ impl DatanodeConnection {
         self.reader.read_exact(&mut payload_len_buf).await?;
         self.reader.read_exact(&mut header_len_buf).await?;
 
-        let payload_length = u32::from_be_bytes(payload_len_buf) as usize;
+        let payload_length = limited_len(u32::from_be_bytes(payload_len_buf), MAX_PACKET_LEN)?;
         let header_length = u16::from_be_bytes(header_len_buf) as usize;
+        // The length of the payload counts itself
+        let content_length = payload_length.checked_sub(4).ok_or_else(bad_packet)?;
 
-        let mut remaining_buf = BytesMut::zeroed(payload_length - 4 + header_length);
+        let mut remaining_buf = BytesMut::zeroed(content_length + header_length);
         self.reader.read_exact(&mut remaining_buf).await?;
 
         let header =
             hdfs::PacketHeaderProto::decode(remaining_buf.split_to(header_length).freeze())?;
 
-        let checksum_length = payload_length - 4 - header.data_len as usize;
+        let checksum_length = usize::try_from(header.data_len)
+            .ok()
+            .and_then(|data_length| content_length.checked_sub(data_length))
+            .ok_or_else(bad_packet)?;
         let checksum = remaining_buf.split_to(checksum_length).freeze();
         let data = remaining_buf.freeze();
 
@@ -824,6 +999,10 @@ impl DatanodeConnection {
             None => None,
         })
     }
+}
+
+fn bad_packet() -> HdfsError {
+    HdfsError::DataTransferError("the lengths of a packet do not fit together".to_string())
 }
 
 /// A reader half of a Datanode connection used for reading acks during
@@ -869,7 +1048,7 @@ impl DatanodeWriter {
     }
 }
 
-type DatanodeConnectionCacheEntry = VecDeque<(DateTime<Utc>, DatanodeConnection)>;
+type DatanodeConnectionCacheEntry = VecDeque<(Instant, DatanodeConnection)>;
 
 pub(crate) struct DatanodeConnectionCache {
     cache: Mutex<HashMap<String, DatanodeConnectionCacheEntry>>,
@@ -903,7 +1082,7 @@ impl DatanodeConnectionCache {
     }
 
     pub(crate) fn release(&self, conn: DatanodeConnection) {
-        let expire_at = Utc::now() + DATANODE_CACHE_EXPIRY;
+        let expire_at = Instant::now() + DATANODE_CACHE_EXPIRY;
         let mut cache = self.cache.lock().unwrap();
         cache
             .entry(conn.url.clone())
@@ -913,7 +1092,7 @@ impl DatanodeConnectionCache {
 
     fn remove_expired(&self) {
         let mut cache = self.cache.lock().unwrap();
-        let now = Utc::now();
+        let now = Instant::now();
         for values in cache.values_mut() {
             values.retain(|(expire_at, _)| expire_at > &now)
         }
@@ -924,7 +1103,7 @@ impl DatanodeConnectionCache {
 mod test {
     use std::collections::HashMap;
     use std::io::ErrorKind;
-    use std::sync::atomic::AtomicI32;
+    use std::sync::atomic::AtomicBool;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -1090,11 +1269,13 @@ mod test {
                 real_user: Some("real-user".to_string()),
                 effective_user: Some("alice".to_string()),
             },
-            next_call_id: AtomicI32::new(0),
             alignment_context: None,
             call_map: Arc::new(Mutex::new(Some(HashMap::new()))),
             sender,
             listener: None,
+            writer: None,
+            socket: Mutex::new(None),
+            is_reset: AtomicBool::new(false),
         };
 
         let context = conn.get_connection_context();

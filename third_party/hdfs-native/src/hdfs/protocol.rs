@@ -1,6 +1,6 @@
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use log::{debug, warn};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Result;
 use crate::acl::AclEntry;
-use crate::hdfs::proxy::NameServiceProxy;
+use crate::hdfs::proxy::{Called, NameServiceProxy};
 use crate::proto::hdfs::{
     self, DataEncryptionKeyProto, FsServerDefaultsProto, GetDataEncryptionKeyResponseProto,
 };
@@ -55,7 +55,7 @@ impl NamenodeProtocol {
         &self,
         method_name: &'static str,
         message: Req,
-        write: bool,
+        called: Called,
     ) -> Result<Res>
     where
         Req: Message + Default + std::fmt::Debug,
@@ -68,7 +68,7 @@ impl NamenodeProtocol {
             .call(
                 method_name,
                 &message.encode_length_delimited_to_vec(),
-                write,
+                called,
             )
             .await?;
 
@@ -82,7 +82,7 @@ impl NamenodeProtocol {
         let message = hdfs::GetFileInfoRequestProto {
             src: src.to_string(),
         };
-        self.call("getFileInfo", message, false).await
+        self.call("getFileInfo", message, Called::Read).await
     }
 
     pub(crate) async fn get_listing(
@@ -97,7 +97,7 @@ impl NamenodeProtocol {
             need_location,
         };
 
-        self.call("getListing", message, false).await
+        self.call("getListing", message, Called::Read).await
     }
 
     pub(crate) async fn get_block_locations(
@@ -111,13 +111,13 @@ impl NamenodeProtocol {
             offset,
             length,
         };
-        self.call("getBlockLocations", message, false).await
+        self.call("getBlockLocations", message, Called::Read).await
     }
 
     pub(crate) async fn get_server_defaults(&self) -> Result<hdfs::GetServerDefaultsResponseProto> {
         let message = hdfs::GetServerDefaultsRequestProto::default();
 
-        self.call("getServerDefaults", message, false).await
+        self.call("getServerDefaults", message, Called::Read).await
     }
 
     pub(crate) async fn get_cached_server_defaults(&self) -> Result<FsServerDefaultsProto> {
@@ -136,7 +136,7 @@ impl NamenodeProtocol {
     ) -> Result<GetDataEncryptionKeyResponseProto> {
         let message = hdfs::GetDataEncryptionKeyRequestProto::default();
 
-        self.call("getDataEncryptionKey", message, false).await
+        self.call("getDataEncryptionKey", message, Called::Read).await
     }
 
     pub(crate) async fn get_cached_data_encryption_key(
@@ -199,7 +199,7 @@ impl NamenodeProtocol {
             ..Default::default()
         };
 
-        self.call("create", message, true).await
+        self.call("create", message, Called::Write).await
     }
 
     pub(crate) async fn append(
@@ -218,7 +218,7 @@ impl NamenodeProtocol {
             flag: Some(flag),
         };
 
-        self.call("append", message, true).await
+        self.call("append", message, Called::Write).await
     }
 
     pub(crate) async fn add_block(
@@ -237,7 +237,7 @@ impl NamenodeProtocol {
             ..Default::default()
         };
 
-        self.call("addBlock", message, true).await
+        self.call("addBlock", message, Called::Repeated).await
     }
 
     pub(crate) async fn abandon_block(
@@ -253,7 +253,7 @@ impl NamenodeProtocol {
             file_id,
         };
 
-        self.call("abandonBlock", message, true).await
+        self.call("abandonBlock", message, Called::Repeated).await
     }
 
     pub(crate) async fn update_block_for_pipeline(
@@ -265,7 +265,7 @@ impl NamenodeProtocol {
             client_name: self.client_name.clone(),
         };
 
-        self.call("updateBlockForPipeline", message, true).await
+        self.call("updateBlockForPipeline", message, Called::Repeated).await
     }
 
     pub(crate) async fn update_pipeline(
@@ -283,7 +283,7 @@ impl NamenodeProtocol {
             storage_i_ds,
         };
 
-        self.call("updatePipeline", message, true).await
+        self.call("updatePipeline", message, Called::Repeated).await
     }
 
     pub(crate) async fn complete(
@@ -298,7 +298,7 @@ impl NamenodeProtocol {
             last,
             file_id,
         };
-        self.call("complete", message, true).await
+        self.call("complete", message, Called::Repeated).await
     }
 
     pub(crate) async fn fsync(
@@ -317,7 +317,7 @@ impl NamenodeProtocol {
             last_block_length,
             file_id,
         };
-        self.call("fsync", message, true).await
+        self.call("fsync", message, Called::Repeated).await
     }
 
     pub(crate) async fn mkdirs(
@@ -334,7 +334,7 @@ impl NamenodeProtocol {
             create_parent,
             ..Default::default()
         };
-        self.call("mkdirs", message, true).await
+        self.call("mkdirs", message, Called::Write).await
     }
 
     pub(crate) async fn rename(
@@ -350,7 +350,7 @@ impl NamenodeProtocol {
             overwrite_dest: overwrite,
             move_to_trash: Some(move_to_trash),
         };
-        self.call("rename2", message, true).await
+        self.call("rename2", message, Called::Write).await
     }
 
     pub(crate) async fn delete(
@@ -362,7 +362,7 @@ impl NamenodeProtocol {
             src: src.to_string(),
             recursive,
         };
-        self.call("delete", message, true).await
+        self.call("delete", message, Called::Write).await
     }
 
     pub(crate) async fn renew_lease(
@@ -373,7 +373,7 @@ impl NamenodeProtocol {
             client_name: self.client_name.clone(),
             namespaces,
         };
-        self.call("renewLease", message, true).await
+        self.call("renewLease", message, Called::Write).await
     }
 
     pub(crate) async fn recover_lease(&self, src: &str) -> Result<hdfs::RecoverLeaseResponseProto> {
@@ -381,14 +381,14 @@ impl NamenodeProtocol {
             src: src.to_string(),
             client_name: self.client_name.clone(),
         };
-        self.call("recoverLease", message, true).await
+        self.call("recoverLease", message, Called::Write).await
     }
 
     pub(crate) async fn is_file_closed(&self, src: &str) -> Result<hdfs::IsFileClosedResponseProto> {
         let message = hdfs::IsFileClosedRequestProto {
             src: src.to_string(),
         };
-        self.call("isFileClosed", message, false).await
+        self.call("isFileClosed", message, Called::Read).await
     }
 
     pub(crate) async fn set_times(
@@ -402,7 +402,7 @@ impl NamenodeProtocol {
             mtime,
             atime,
         };
-        self.call("setTimes", message, true).await
+        self.call("setTimes", message, Called::Write).await
     }
 
     pub(crate) async fn set_owner(
@@ -417,7 +417,7 @@ impl NamenodeProtocol {
             groupname: group.map(str::to_string),
         };
 
-        self.call("setOwner", message, true).await
+        self.call("setOwner", message, Called::Write).await
     }
 
     pub(crate) async fn set_permission(
@@ -429,7 +429,7 @@ impl NamenodeProtocol {
             src: src.to_string(),
             permission: hdfs::FsPermissionProto { perm: permission },
         };
-        self.call("setPermission", message, true).await
+        self.call("setPermission", message, Called::Write).await
     }
 
     pub(crate) async fn set_replication(
@@ -441,7 +441,7 @@ impl NamenodeProtocol {
             src: src.to_string(),
             replication,
         };
-        self.call("setReplication", message, true).await
+        self.call("setReplication", message, Called::Write).await
     }
 
     pub(crate) async fn set_storage_policy(
@@ -453,7 +453,7 @@ impl NamenodeProtocol {
             src: src.to_string(),
             policy_name: policy_name.to_string(),
         };
-        self.call("setStoragePolicy", message, true).await
+        self.call("setStoragePolicy", message, Called::Write).await
     }
 
     pub(crate) async fn set_erasure_coding_policy(
@@ -465,7 +465,7 @@ impl NamenodeProtocol {
             src: src.to_string(),
             ec_policy_name: Some(policy_name.to_string()),
         };
-        self.call("setErasureCodingPolicy", message, true).await
+        self.call("setErasureCodingPolicy", message, Called::Write).await
     }
 
     pub(crate) async fn unset_erasure_coding_policy(
@@ -475,14 +475,14 @@ impl NamenodeProtocol {
         let message = hdfs::UnsetErasureCodingPolicyRequestProto {
             src: src.to_string(),
         };
-        self.call("unsetErasureCodingPolicy", message, true).await
+        self.call("unsetErasureCodingPolicy", message, Called::Write).await
     }
 
     pub(crate) async fn get_erasure_coding_policies(
         &self,
     ) -> Result<hdfs::GetErasureCodingPoliciesResponseProto> {
         let message = hdfs::GetErasureCodingPoliciesRequestProto {};
-        self.call("getErasureCodingPolicies", message, false).await
+        self.call("getErasureCodingPolicies", message, Called::Read).await
     }
 
     pub(crate) async fn get_content_summary(
@@ -492,7 +492,7 @@ impl NamenodeProtocol {
         let message = hdfs::GetContentSummaryRequestProto {
             path: path.to_string(),
         };
-        self.call("getContentSummary", message, false).await
+        self.call("getContentSummary", message, Called::Read).await
     }
 
     pub(crate) async fn modify_acl_entries(
@@ -505,7 +505,7 @@ impl NamenodeProtocol {
             acl_spec: acl_spec.into_iter().collect(),
         };
 
-        self.call("modifyAclEntries", message, true).await
+        self.call("modifyAclEntries", message, Called::Write).await
     }
 
     pub(crate) async fn remove_acl_entries(
@@ -518,7 +518,7 @@ impl NamenodeProtocol {
             acl_spec: acl_spec.into_iter().collect(),
         };
 
-        self.call("removeAclEntries", message, true).await
+        self.call("removeAclEntries", message, Called::Write).await
     }
 
     pub(crate) async fn remove_default_acl(
@@ -528,14 +528,14 @@ impl NamenodeProtocol {
         let message = hdfs::RemoveDefaultAclRequestProto {
             src: path.to_string(),
         };
-        self.call("removeDefaultAcl", message, true).await
+        self.call("removeDefaultAcl", message, Called::Write).await
     }
 
     pub(crate) async fn remove_acl(&self, path: &str) -> Result<hdfs::RemoveAclResponseProto> {
         let message = hdfs::RemoveAclRequestProto {
             src: path.to_string(),
         };
-        self.call("removeAcl", message, true).await
+        self.call("removeAcl", message, Called::Write).await
     }
 
     pub(crate) async fn set_acl(
@@ -547,7 +547,7 @@ impl NamenodeProtocol {
             src: path.to_string(),
             acl_spec: acl_spec.into_iter().collect(),
         };
-        self.call("setAcl", message, true).await
+        self.call("setAcl", message, Called::Write).await
     }
 
     pub(crate) async fn get_acl_status(
@@ -557,7 +557,17 @@ impl NamenodeProtocol {
         let message = hdfs::GetAclStatusRequestProto {
             src: path.to_string(),
         };
-        self.call("getAclStatus", message, false).await
+        self.call("getAclStatus", message, Called::Read).await
+    }
+
+    /// Tells the NameNode that the replicas at these locations have other bytes than were written.
+    /// It makes new copies of others then.
+    pub(crate) async fn report_bad_blocks(
+        &self,
+        blocks: Vec<hdfs::LocatedBlockProto>,
+    ) -> Result<hdfs::ReportBadBlocksResponseProto> {
+        let message = hdfs::ReportBadBlocksRequestProto { blocks };
+        self.call("reportBadBlocks", message, Called::Write).await
     }
 
     pub(crate) async fn get_additional_datanode(
@@ -581,7 +591,7 @@ impl NamenodeProtocol {
         };
 
         let response: hdfs::GetAdditionalDatanodeResponseProto =
-            self.call("getAdditionalDatanode", message, true).await?;
+            self.call("getAdditionalDatanode", message, Called::Repeated).await?;
 
         Ok(response.block)
     }
@@ -612,7 +622,7 @@ impl LeaseTracker for Arc<NamenodeProtocol> {
 
         let mut lease_renewer = self.lease_renewer.lock().unwrap();
         if lease_renewer.is_none() {
-            *lease_renewer = Some(start_lease_renewal(Arc::clone(self)));
+            *lease_renewer = Some(start_lease_renewal(self));
         }
     }
 
@@ -624,41 +634,80 @@ impl LeaseTracker for Arc<NamenodeProtocol> {
     }
 }
 
-fn start_lease_renewal(protocol: Arc<NamenodeProtocol>) -> JoinHandle<()> {
-    protocol.handle.clone().spawn(async move {
-        // Track renewal times for each protocol
-        let mut last_renewal: Option<SystemTime> = None;
+/// What the lease renewal is to do next.
+#[derive(Debug, Default)]
+struct RenewalTimes {
+    /// When the lease was renewed last, or the first file opened. A time that no change of the
+    /// wall clock moves: after one the NameNode would close the files that are open.
+    last: Option<Instant>,
+}
 
-        loop {
-            let (writing, namespaces) = {
-                let files = protocol.open_files.lock().unwrap();
-                let namespaces: HashSet<String> = files
-                    .iter()
-                    .flat_map(|f| f.namespace.as_ref())
-                    .cloned()
-                    .collect();
+impl RenewalTimes {
+    /// Whether to renew now, if files are being written or not.
+    fn is_due(&mut self, writing: bool, now: Instant) -> bool {
+        if !writing {
+            self.last = None;
+            return false;
+        }
+        let last = *self.last.get_or_insert(now);
+        now.duration_since(last).as_secs() > LEASE_RENEWAL_INTERVAL_SECS
+    }
 
-                (!files.is_empty(), namespaces)
-            };
+    /// It was. Until it was, it is due each second.
+    fn renewed(&mut self, now: Instant) {
+        self.last = Some(now);
+    }
+}
 
-            if !writing {
-                last_renewal = None;
-            } else {
-                if last_renewal.is_some_and(|last| {
-                    last.elapsed()
-                        .is_ok_and(|elapsed| elapsed.as_secs() > LEASE_RENEWAL_INTERVAL_SECS)
-                }) {
-                    if let Err(err) = protocol.renew_lease(namespaces.into_iter().collect()).await {
-                        warn!("Failed to renew lease: {:?}", err);
-                    }
-                    last_renewal = Some(SystemTime::now());
-                }
-
-                if last_renewal.is_none() {
-                    last_renewal = Some(SystemTime::now());
-                }
-            }
+// The task ends with the protocol, so it does not keep it.
+fn start_lease_renewal(protocol: &Arc<NamenodeProtocol>) -> JoinHandle<()> {
+    let (weak, handle) = (Arc::downgrade(protocol), protocol.handle.clone());
+    handle.spawn(async move {
+        let mut times = RenewalTimes::default();
+        while renew_if_due(&weak, &mut times).await {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     })
+}
+
+/// Whether the protocol is still in use.
+async fn renew_if_due(protocol: &Weak<NamenodeProtocol>, times: &mut RenewalTimes) -> bool {
+    let Some(protocol) = protocol.upgrade() else {
+        return false;
+    };
+    let (writing, namespaces) = {
+        let files = protocol.open_files.lock().unwrap();
+        let namespaces: HashSet<String> = files
+            .iter()
+            .flat_map(|f| f.namespace.as_ref())
+            .cloned()
+            .collect();
+
+        (!files.is_empty(), namespaces)
+    };
+    if times.is_due(writing, Instant::now()) {
+        match protocol.renew_lease(namespaces.into_iter().collect()).await {
+            Ok(_) => times.renewed(Instant::now()),
+            Err(err) => warn!("Failed to renew lease: {:?}", err),
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn test_lease_is_renewed_until_it_was() {
+        let (mut times, start) = (RenewalTimes::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(!times.is_due(true, start));
+        assert!(!times.is_due(true, after(30)));
+        assert!(times.is_due(true, after(31)) && times.is_due(true, after(32)));
+        times.renewed(after(32));
+        assert!(!times.is_due(true, after(33)) && times.is_due(true, after(63)));
+        assert!(!times.is_due(false, after(64)));
+        assert!(!times.is_due(true, after(65)));
+    }
 }

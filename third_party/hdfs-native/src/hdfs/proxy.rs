@@ -15,13 +15,20 @@ use url::Url;
 use crate::{
     HdfsError, Result,
     common::config::Configuration,
-    hdfs::connection::{AlignmentContext, RpcConnection},
+    hdfs::connection::{AlignmentContext, CallId, RpcConnection, disconnected},
     proto::{common::HaServiceStateProto, hdfs},
 };
 
 // RPC exceptions that should be tried
 const STANDBY_EXCEPTION: &str = "org.apache.hadoop.ipc.StandbyException";
 const OBSERVER_RETRY_EXCEPTION: &str = "org.apache.hadoop.ipc.ObserverRetryOnActiveException";
+
+// A NameNode that starts, or saves its state, says so. The same call may succeed later.
+const RETRIABLE_EXCEPTION: &str = "org.apache.hadoop.ipc.RetriableException";
+const SAFE_MODE_EXCEPTION: &str = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
+
+// How often a change that may be made again is: `dfs.client.failover.max.attempts` by default
+const REPEATED_ATTEMPTS: u32 = 15;
 
 // Authentication and authorization failures are local to the client
 // credentials and cannot be fixed by connecting to another HA endpoint.
@@ -36,13 +43,43 @@ const INVALID_TOKEN_EXCEPTION: &str = "org.apache.hadoop.security.token.SecretMa
 #[derive(Debug)]
 struct ProxyConnection {
     url: String,
-    inner: Arc<tokio::sync::Mutex<Option<RpcConnection>>>,
+    client_id: Arc<Vec<u8>>,
+    inner: Arc<tokio::sync::Mutex<Option<Arc<RpcConnection>>>>,
     alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
     nameservice: Option<String>,
     effective_user: Option<String>,
     auth: Option<Arc<crate::security::ClientAuth>>,
     config: Arc<Configuration>,
     handle: Handle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Called {
+    Read,
+    /// A lost answer is the caller's affair: the change may have been made.
+    Write,
+    /// A change that is made again until there is an answer, at each NameNode.
+    Repeated,
+}
+
+impl Called {
+    fn is_read(self) -> bool {
+        matches!(self, Self::Read)
+    }
+}
+
+/// A call that waits for its answer. Whoever stops waiting resets the connection.
+struct Waiting {
+    connection: Arc<RpcConnection>,
+    is_answered: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.connection.reset();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,8 +115,10 @@ impl ProxyCallError {
 }
 
 impl ProxyConnection {
+    #[allow(clippy::too_many_arguments)]
     fn new(
         url: String,
+        client_id: Arc<Vec<u8>>,
         alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
         nameservice: Option<String>,
         effective_user: Option<String>,
@@ -89,6 +128,7 @@ impl ProxyConnection {
     ) -> Self {
         ProxyConnection {
             url,
+            client_id,
             inner: Arc::new(tokio::sync::Mutex::new(None)),
             alignment_context,
             nameservice,
@@ -99,66 +139,96 @@ impl ProxyConnection {
         }
     }
 
+    /// The connection, which is made if there is none.
+    async fn connection(&self) -> std::result::Result<Arc<RpcConnection>, ProxyCallError> {
+        let mut connection = self.inner.lock().await;
+        match &*connection {
+            Some(c) if c.is_alive() => return Ok(Arc::clone(c)),
+            _ => *connection = None,
+        }
+        let connected = RpcConnection::connect_in_time(
+            &self.url,
+            &self.client_id,
+            self.alignment_context.clone(),
+            self.nameservice.as_deref(),
+            self.effective_user.clone(),
+            self.auth.clone(),
+            &self.config,
+            &self.handle,
+        )
+        .await
+        .map_err(ProxyCallError::before_request)?;
+        Ok(Arc::clone(connection.insert(Arc::new(connected))))
+    }
+
+    /// Calls once. Without an answer within the time the connection is reset.
+    async fn call_once(
+        &self,
+        method_name: &str,
+        message: &[u8],
+        id: &CallId,
+        retry_count: i32,
+    ) -> std::result::Result<Bytes, ProxyCallError> {
+        let connection = self.connection().await?;
+        let mut waiting = Waiting {
+            connection: Arc::clone(&connection),
+            is_answered: false,
+        };
+        let call = async {
+            let receiver = connection
+                .call(method_name, message, id, retry_count)
+                .await?;
+            receiver.await.map_err(|_| disconnected())?
+        };
+        let answer = match self.config.rpc_timeout() {
+            None => Some(call.await),
+            Some(timeout) => {
+                let answer = {
+                    let _runtime = self.handle.enter();
+                    tokio::time::timeout(timeout, call)
+                };
+                answer.await.ok()
+            }
+        };
+        match answer {
+            Some(answer) => {
+                waiting.is_answered = true;
+                answer.map_err(ProxyCallError::after_request)
+            }
+            None => Err(ProxyCallError::after_request(HdfsError::RPCTimeout(
+                self.url.clone(),
+                self.config.rpc_timeout().unwrap_or_default(),
+            ))),
+        }
+    }
+
     async fn call(
         &self,
         method_name: &str,
         message: &[u8],
-        write: bool,
+        id: &CallId,
+        retry_count: i32,
+        called: Called,
     ) -> std::result::Result<Bytes, ProxyCallError> {
-        for attempt in 0..2 {
-            let receiver = {
-                let mut connection = self.inner.lock().await;
-                match &mut *connection {
-                    Some(c) if c.is_alive() => (),
-                    c => {
-                        *c = Some(
-                            RpcConnection::connect(
-                                &self.url,
-                                self.alignment_context.clone(),
-                                self.nameservice.as_deref(),
-                                self.effective_user.clone(),
-                                self.auth.clone(),
-                                &self.config,
-                                &self.handle,
-                            )
-                            .await
-                            .map_err(ProxyCallError::before_request)?,
-                        );
-                    }
-                }
-
-                connection
-                    .as_ref()
-                    .unwrap()
-                    .call(method_name, message)
+        let result = self
+            .call_once(method_name, message, id, retry_count)
+            .await;
+        match result {
+            // An ambiguous response can be retried for reads, but retrying a write could
+            // replay a mutation that the NameNode already committed.
+            Err(ProxyCallError::AfterRequest(HdfsError::IOError(ref e))) if called.is_read() => {
+                warn!("IO error on RPC call, retrying: {:?}", e);
+                self.call_once(method_name, message, id, retry_count + 1)
                     .await
-                    .map_err(ProxyCallError::after_request)?
-            };
-            let result = receiver.await.map_err(|_| {
-                ProxyCallError::after_request(HdfsError::IOError(std::io::Error::new(
-                    std::io::ErrorKind::ConnectionAborted,
-                    "RPC listener disconnected",
-                )))
-            })?;
-
-            match result {
-                Ok(bytes) => return Ok(bytes),
-                // An ambiguous response can be retried for reads, but retrying a write could
-                // replay a mutation that the NameNode already committed.
-                Err(HdfsError::IOError(ref e)) if !write && attempt == 0 => {
-                    warn!("IO error on RPC call, retrying: {:?}", e);
-                    *self.inner.lock().await = None;
-                    continue;
-                }
-                Err(error) => return Err(ProxyCallError::after_request(error)),
             }
+            result => result,
         }
-        unreachable!()
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct NameServiceProxy {
+    client_id: Arc<Vec<u8>>,
     proxy_connections: Vec<ProxyConnection>,
     current_active: AtomicUsize,
     find_observer: bool,
@@ -206,10 +276,12 @@ impl NameServiceProxy {
             None
         };
 
+        let client_id = CallId::new_client();
         let proxy_connections = if let Some(port) = nameservice.port() {
             let url = format!("{}:{}", nameservice.host_str().unwrap(), port);
             vec![ProxyConnection::new(
                 url,
+                Arc::clone(&client_id),
                 alignment_context,
                 None,
                 effective_user,
@@ -225,6 +297,7 @@ impl NameServiceProxy {
                 .map(|url| {
                     ProxyConnection::new(
                         url,
+                        Arc::clone(&client_id),
                         alignment_context.clone(),
                         Some(host.to_string()),
                         effective_user.clone(),
@@ -242,6 +315,7 @@ impl NameServiceProxy {
             ))
         } else {
             Ok(Self {
+                client_id,
                 proxy_connections,
                 current_active: AtomicUsize::new(0),
                 find_observer,
@@ -263,7 +337,11 @@ impl NameServiceProxy {
             let mut msynced = msynced.lock().await;
             if !(*msynced) {
                 let msync_msg = hdfs::MsyncRequestProto::default();
-                self.call_inner("msync", &msync_msg.encode_length_delimited_to_vec(), true)
+                self.call_inner(
+                    "msync",
+                    &msync_msg.encode_length_delimited_to_vec(),
+                    Called::Write,
+                )
                     .await
                     .map(|_| ())
                     .inspect(|_| *msynced = true)?;
@@ -274,6 +352,19 @@ impl NameServiceProxy {
 
     fn is_retriable(exception: &str) -> bool {
         exception == STANDBY_EXCEPTION || exception == OBSERVER_RETRY_EXCEPTION
+    }
+
+    /// Whether a change that may be made again is.
+    fn is_passing(error: &HdfsError) -> bool {
+        match error {
+            HdfsError::IOError(_) | HdfsError::RPCTimeout(..) => true,
+            HdfsError::RPCError(exception, _) | HdfsError::FatalRPCError(exception, _) => {
+                Self::is_retriable(exception)
+                    || exception == RETRIABLE_EXCEPTION
+                    || exception == SAFE_MODE_EXCEPTION
+            }
+            _ => false,
+        }
     }
 
     fn is_authentication_error(error: &HdfsError) -> bool {
@@ -329,12 +420,24 @@ impl NameServiceProxy {
         &self,
         method_name: &'static str,
         message: &[u8],
-        write: bool,
+        called: Called,
     ) -> Result<Bytes> {
-        if write {
+        if !called.is_read() {
             self.msync_if_needed().await?;
         }
-        self.call_inner(method_name, message, write).await
+        self.call_inner(method_name, message, called).await
+    }
+
+    /// The NameNode with this index has not answered in time: the next one is asked first from
+    /// now on, unless that was found out already.
+    fn leave(&self, index: usize) {
+        let next = (index + 1) % self.proxy_connections.len();
+        let _ = self.current_active.compare_exchange(
+            index,
+            next,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
     }
 
     async fn find_observer(&self) -> std::result::Result<Option<usize>, ProxyCallError> {
@@ -344,7 +447,9 @@ impl NameServiceProxy {
                 .call(
                     "getHAServiceState",
                     &ha_state_msg.encode_length_delimited_to_vec(),
-                    false,
+                    &CallId::next(&self.client_id),
+                    0,
+                    Called::Read,
                 )
                 .await;
 
@@ -388,7 +493,13 @@ impl NameServiceProxy {
             }
         };
         let result = self.proxy_connections[observer_index]
-            .call(method_name, message, false)
+            .call(
+                method_name,
+                message,
+                &CallId::next(&self.client_id),
+                0,
+                Called::Read,
+            )
             .await;
 
         #[cfg(feature = "integration-test")]
@@ -409,9 +520,9 @@ impl NameServiceProxy {
         &self,
         method_name: &'static str,
         message: &[u8],
-        write: bool,
+        called: Called,
     ) -> Result<Bytes> {
-        if !write && self.find_observer {
+        if called.is_read() && self.find_observer {
             let result = self.call_observer(method_name, message).await;
             // If it succeeds, return that result, otherwise just fallback to the active
             match result {
@@ -427,6 +538,10 @@ impl NameServiceProxy {
         }
         let mut proxy_index = self.current_active.load(Ordering::SeqCst);
         let mut failovers: u32 = 0;
+        let id = match called {
+            Called::Read => CallId::next(&self.client_id),
+            Called::Write | Called::Repeated => CallId::next_change(&self.client_id),
+        };
 
         loop {
             #[cfg(feature = "integration-test")]
@@ -441,14 +556,24 @@ impl NameServiceProxy {
                     "NameNode standby fault injection".to_string(),
                 )))
             } else {
-                self.proxy_connections[proxy_index]
-                    .call(method_name, message, write)
-                    .await
+                let mut asking = Asking {
+                    proxy: self,
+                    index: proxy_index,
+                    is_answered: false,
+                };
+                let result = self.proxy_connections[proxy_index]
+                    .call(method_name, message, &id, failovers as i32, called)
+                    .await;
+                asking.is_answered = !matches!(
+                    result,
+                    Err(ProxyCallError::AfterRequest(HdfsError::RPCTimeout(..)))
+                );
+                result
             };
 
             match result {
                 Ok(bytes) => {
-                    if write || !self.find_observer {
+                    if !called.is_read() || !self.find_observer {
                         self.current_active.store(proxy_index, Ordering::SeqCst);
                     }
 
@@ -463,6 +588,19 @@ impl NameServiceProxy {
                 // the endpoint, so matching Hadoop's FailoverOnNetworkExceptionRetry means
                 // returning them without trying another NameNode.
                 Err(e) if Self::is_authentication_error(e.error()) => {
+                    return Err(e.into_error());
+                }
+                // These are made until there is an answer, or too many attempts
+                Err(e)
+                    if called == Called::Repeated
+                        && Self::is_passing(e.error())
+                        && failovers < REPEATED_ATTEMPTS =>
+                {
+                    debug!("{method_name} is called again: {:?}", e.error());
+                    self.fail_over(&mut proxy_index, &mut failovers).await;
+                }
+                // Whoever asked has waited for long, and decides whether to ask the next NameNode
+                Err(e) if matches!(e.error(), HdfsError::RPCTimeout(..)) => {
                     return Err(e.into_error());
                 }
                 // RPCError indicates the call was successfully attempted but had an error, so should be returned immediately
@@ -482,11 +620,19 @@ impl NameServiceProxy {
                 // A write may already have been committed when the response is lost. Only a
                 // standby-style response proves that the request was not handled by this node.
                 // A connection failure before the RPC was sent is also safe to fail over.
-                Err(e) if write && !Self::is_safe_write_failover_error(&e) => {
+                Err(e) if !called.is_read() && !Self::is_safe_write_failover_error(&e) => {
                     return Err(e.into_error());
                 }
                 Err(e) if failovers >= self.failover_max_attempts => {
-                    return Err(e.into_error());
+                    return Err(match e {
+                        // The attempts before were not sent, or refused
+                        ProxyCallError::BeforeRequest(HdfsError::IOError(error))
+                            if called == Called::Write =>
+                        {
+                            HdfsError::NotConnected(error)
+                        }
+                        e => e.into_error(),
+                    });
                 }
                 Err(e) => {
                     match e.error() {
@@ -498,21 +644,30 @@ impl NameServiceProxy {
                         _ => warn!("{:?}", e.error()),
                     }
 
-                    failovers += 1;
-                    let num_proxies = self.proxy_connections.len() as u32;
-                    if failovers.is_multiple_of(num_proxies) {
-                        tokio::time::sleep(exponential_failover_sleep(
-                            self.failover_sleep_base_millis,
-                            self.failover_sleep_max_millis,
-                            failovers / num_proxies,
-                        ))
-                        .await;
-                    }
-
-                    proxy_index = (proxy_index + 1) % self.proxy_connections.len();
+                    self.fail_over(&mut proxy_index, &mut failovers).await;
                 }
             }
         }
+    }
+
+    /// The next attempt, behind a pause if all NameNodes were asked.
+    async fn fail_over(&self, proxy_index: &mut usize, failovers: &mut u32) {
+        *failovers += 1;
+        let num_proxies = self.proxy_connections.len() as u32;
+        if failovers.is_multiple_of(num_proxies) {
+            let pause = exponential_failover_sleep(
+                self.failover_sleep_base_millis,
+                self.failover_sleep_max_millis,
+                *failovers / num_proxies,
+            );
+            // In the runtime's own context: the caller may have none
+            let sleep = {
+                let _runtime = self.proxy_connections[*proxy_index].handle.enter();
+                tokio::time::sleep(pause)
+            };
+            sleep.await;
+        }
+        *proxy_index = (*proxy_index + 1) % self.proxy_connections.len();
     }
 
     fn convert_rpc_error(exception: String, msg: String) -> HdfsError {
@@ -522,6 +677,22 @@ impl NameServiceProxy {
                 HdfsError::AlreadyExists(msg)
             }
             _ => HdfsError::RPCError(exception, msg),
+        }
+    }
+}
+
+/// A call that is made at the NameNode with this index. Whoever gives it up makes the next call at
+/// the next NameNode: this one may be silent for ever.
+struct Asking<'a> {
+    proxy: &'a NameServiceProxy,
+    index: usize,
+    is_answered: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.proxy.leave(self.index);
         }
     }
 }

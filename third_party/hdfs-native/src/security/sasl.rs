@@ -16,6 +16,7 @@ use tokio::{
 use super::user::BlockTokenIdentifier;
 use crate::common::config::Configuration;
 use crate::common::idle_timeout::IdleTimeoutReader;
+use crate::hdfs::connection::limited_len;
 use crate::proto::hdfs::{CipherOptionProto, CipherSuiteProto, DataEncryptionKeyProto};
 use crate::proto::{
     common::{
@@ -41,6 +42,8 @@ type Aes256Ctr = ctr::Ctr128BE<aes::Aes256>;
 const SASL_CALL_ID: i32 = -33;
 const SASL_TRANSFER_MAGIC_NUMBER: i32 = 0xDEADBEEFu32 as i32;
 const HDFS_DELEGATION_TOKEN: &str = "HDFS_DELEGATION_TOKEN";
+// No message of a handshake, no acknowledgement and no encrypted packet is longer
+const MAX_MESSAGE_LEN: usize = 32 * 1024 * 1024;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AuthMethod {
@@ -158,7 +161,11 @@ pub(crate) async fn negotiate_sasl_session(
                 }
                 done = true;
             }
-            _ => todo!(),
+            state => {
+                return Err(HdfsError::SASLError(format!(
+                    "a handshake does not have {state:?}"
+                )));
+            }
         }
 
         if let Some(r) = response {
@@ -248,16 +255,16 @@ impl SaslReader {
         let mut buf = [0u8; 4];
         self.stream.read_exact(&mut buf).await?;
 
-        let msg_length = u32::from_be_bytes(buf);
+        let msg_length = limited_len(u32::from_be_bytes(buf), MAX_MESSAGE_LEN)?;
 
-        let mut buf = BytesMut::zeroed(msg_length as usize);
+        let mut buf = BytesMut::zeroed(msg_length);
         self.stream.read_exact(&mut buf).await?;
 
         let mut bytes = buf.freeze();
         let rpc_response = RpcResponseHeaderProto::decode_length_delimited(&mut bytes)?;
         debug!("RPC response: {:?}", rpc_response);
 
-        match RpcStatusProto::try_from(rpc_response.status).unwrap() {
+        match rpc_response.status() {
             RpcStatusProto::Error => {
                 return Err(HdfsError::RPCError(
                     rpc_response.exception_class_name().to_string(),
@@ -285,7 +292,10 @@ impl SaslReader {
                 if !self.buffer.has_remaining() {
                     let response = self.read_response().await?;
                     if response.state() != SaslState::Wrap {
-                        todo!();
+                        return Err(HdfsError::SASLError(format!(
+                            "expected a wrapped message, and not {:?}",
+                            response.state()
+                        )));
                     }
 
                     let decoded = session.lock().unwrap().decode(response.token())?;
@@ -360,7 +370,7 @@ impl SaslWriter {
                 .lock()
                 .unwrap()
                 .encode(buf)
-                .unwrap_or_else(|_| todo!());
+                .map_err(io::Error::other)?;
 
             rpc_sasl.token = Some(encoded);
 
@@ -390,7 +400,7 @@ struct SaslDecryptor {
 impl SaslDecryptor {
     async fn read_more_data(&mut self, stream: &mut DatanodeStream) -> Result<()> {
         stream.read_exact(&mut self.size_buffer).await?;
-        let msg_length = u32::from_be_bytes(self.size_buffer) as usize;
+        let msg_length = limited_len(u32::from_be_bytes(self.size_buffer), MAX_MESSAGE_LEN)?;
 
         // Resize our internal buffer if the message is larger
         if msg_length > self.response_buffer.len() {
@@ -515,6 +525,7 @@ impl SaslDatanodeReader {
                     sasl.read_more_data(&mut self.stream).await?;
                 }
                 let decoded_len = prost::decode_length_delimiter(&mut sasl.data_buffer)?;
+                let decoded_len = limited_len(decoded_len, MAX_MESSAGE_LEN)?;
 
                 let mut buf = BytesMut::zeroed(decoded_len);
                 self.read_exact(&mut buf).await?;
@@ -534,6 +545,7 @@ impl SaslDatanodeReader {
                 }
 
                 let decoded_len = prost::decode_length_delimiter(&mut msg_len.freeze())?;
+                let decoded_len = limited_len(decoded_len, MAX_MESSAGE_LEN)?;
 
                 let mut msg_buf = BytesMut::zeroed(decoded_len);
                 self.stream.read_exact(&mut msg_buf).await?;
@@ -551,6 +563,7 @@ impl SaslDatanodeReader {
                 }
 
                 let decoded_len = prost::decode_length_delimiter(&mut buf)?;
+                let decoded_len = limited_len(decoded_len, MAX_MESSAGE_LEN)?;
                 self.stream
                     .consume(prost::length_delimiter_len(decoded_len));
 
@@ -742,7 +755,11 @@ impl SaslDatanodeConnection {
 
         let (_, finished) = session.step(response.payload.as_ref().map(|p| &p[..]))?;
 
-        assert!(finished);
+        if !finished {
+            return Err(HdfsError::SASLError(
+                "the DataNode did not finish the handshake".to_string(),
+            ));
+        }
 
         if session.has_security_layer() {
             self.split(Some(session), response.cipher_option.first())
@@ -758,7 +775,7 @@ impl SaslDatanodeConnection {
         if buf.is_empty() {
             Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
         }
-        let msg_length = prost::decode_length_delimiter(buf)?;
+        let msg_length = limited_len(prost::decode_length_delimiter(buf)?, MAX_MESSAGE_LEN)?;
         let total_size = msg_length + prost::length_delimiter_len(msg_length);
 
         let mut response_buf = BytesMut::zeroed(total_size);
