@@ -1,5 +1,6 @@
 //! The connection to a cluster: runtime, client object, deadlines.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hdfs_native::client::RepeatedCall;
 use hdfs_native::{Client, ClientBuilder, HdfsError};
-use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -28,10 +29,17 @@ const HEARTBEATS: u32 = 4;
 /// The library reads its settings from here: from nowhere, since they are read already.
 const NO_DIRECTORY: &str = "/dev/null";
 
+/// How long a DataNode of a large file may take, unless `dfs.client.socket-timeout` says it: as Hadoop's client waits.
+const PIPELINE_MAX: Duration = Duration::from_secs(60);
+/// Which NameNode of a service is asked for what. Observers are behind the active one.
+const PROXY_PROVIDER: &str = "dfs.client.failover.proxy.provider";
+
 /// How long a call may take. A call that is late fails with `TimedOut`; the thread never waits longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// One attempt to ask the NameNode. Default 5 s.
+    /// A new connection to a NameNode, before the next one of its service is tried. Default 2 s.
+    pub connect: Duration,
+    /// One attempt to ask the NameNode. The next attempt goes to the next one of its service. Default 5 s.
     pub namenode: Duration,
     /// All attempts of one call. A NameNode that restarts, or hands over to its standby, is away for less. Default 30 s.
     pub namenode_total: Duration,
@@ -39,12 +47,16 @@ pub struct Deadlines {
     pub datanode: Duration,
     /// One attempt to read a range, from all replicas. Three attempts are made, each with new block locations. Default 5 s.
     pub read: Duration,
-    /// The DataNodes' acknowledgement of bytes. Then the file fails, or goes on without the DataNode. Default 2 s.
+    /// The DataNodes' acknowledgement of bytes of a log or a small file. Then it fails, or goes on without the DataNode. Default 2 s.
     pub acknowledgement: Duration,
-    /// Bytes on their way to the DataNodes, and their sync, the replacement of DataNodes included. Default 10 s.
+    /// Bytes of a log or a small file on their way to the DataNodes, and their sync, the replacement of DataNodes included.
+    /// Default 10 s.
     pub sync: Duration,
-    /// The end of a file. The NameNode waits for the last block to be reported. Default 15 s.
+    /// The end of a log or a small file. The NameNode waits for the last block to be reported. Default 15 s.
     pub close: Duration,
+    /// As `sync` and `close`, of a large file: disks that are slow for all DataNodes in turn, a busy NameNode and its failover
+    /// are waited for. Default 5 min.
+    pub large_file: Duration,
     /// One call of `seal`. Recovery is ordered by heartbeats of DataNodes, and waits for those that died. Default 120 s.
     pub seal: Duration,
 }
@@ -52,6 +64,7 @@ pub struct Deadlines {
 impl Default for Deadlines {
     fn default() -> Deadlines {
         Deadlines {
+            connect: Duration::from_secs(2),
             namenode: Duration::from_secs(5),
             namenode_total: Duration::from_secs(30),
             datanode: Duration::from_secs(1),
@@ -59,6 +72,7 @@ impl Default for Deadlines {
             acknowledgement: Duration::from_secs(2),
             sync: Duration::from_secs(10),
             close: Duration::from_secs(15),
+            large_file: Duration::from_secs(300),
             seal: Duration::from_secs(120),
         }
     }
@@ -80,18 +94,12 @@ pub struct HdfsOptions {
     pub user: Option<String>,
 }
 
-struct Current {
-    client: Client,
-    /// Counts the client objects.
-    generation: u64,
-}
-
 pub(crate) struct Cluster {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     address: HdfsAddress,
     options: HdfsOptions,
-    current: Mutex<Current>,
+    client: Client,
     hedged_reads: Arc<HedgedReads>,
     avoided: Avoided,
     recoveries: Recoveries,
@@ -120,7 +128,6 @@ impl Cluster {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("hdfs").enable_all().build()?;
         let client = new_client(&runtime, &address, &options)?;
-        let current = Mutex::new(Current { client, generation: 0 });
         let hedged_reads = Arc::new(HedgedReads::new(&address)?);
         let avoided = Avoided::default();
         let recoveries = Recoveries::default();
@@ -129,7 +136,7 @@ impl Cluster {
             runtime: Some(runtime),
             address,
             options,
-            current,
+            client,
             hedged_reads,
             avoided,
             recoveries,
@@ -202,33 +209,54 @@ impl Cluster {
         receiver.recv_timeout(limit * 2 + Duration::from_secs(1)).ok().flatten()
     }
 
-    /// The client object, for work that has a deadline of its own.
+    /// The library's client, for work that has a deadline of its own.
     pub(crate) fn client(&self) -> Client {
-        self.current.lock().client.clone()
+        self.client.clone()
     }
 
-    /// Asks the NameNode once. After a deadline the next call uses a new client object: the library would go on with a
-    /// connection whose other end is gone.
+    /// How long a DataNode of a large file may take.
+    pub(crate) fn pipeline_max(&self) -> Duration {
+        pipeline_max(&self.address)
+    }
+
+    /// Asks the NameNode once. After a deadline the library resets the connection, so that the request is taken back if it has
+    /// not arrived, and the next call goes to the next NameNode of the service.
     pub(crate) fn ask_once<T, F>(&self, ask: impl FnOnce(Client) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, HdfsError>> + Send + 'static,
     {
-        let (client, generation) = {
-            let current = self.current.lock();
-            (current.client.clone(), current.generation)
-        };
-        match self.run(self.deadlines().namenode, ask(client)) {
-            Some(answer) => answer.map_err(Failure::of),
-            None => {
-                self.renew(generation);
-                Err(Failure::Late(self.deadlines().namenode))
-            }
-        }
+        self.attempt(RepeatedCall::new(), ask)
     }
 
-    /// Asks until there is an answer or the time is over. Only for what may be done twice. The failure is ambiguous if
-    /// that of any attempt was.
+    /// One attempt of a call.
+    pub(crate) fn attempt<T, F>(
+        &self,
+        call: RepeatedCall,
+        ask: impl FnOnce(Client) -> F,
+    ) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, HdfsError>> + Send + 'static,
+    {
+        let limit = self.deadlines().namenode;
+        let failure = match self.run(limit, call.attempt(ask(self.client()))) {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) => Failure::of(error),
+            None => Failure::Late(limit),
+        };
+        if matches!(failure, Failure::Late(_)) {
+            tracing::warn!(
+                "{} gave no answer within {limit:?}; the next call makes a new connection",
+                self.address
+            );
+        }
+        Err(failure)
+    }
+
+    /// Asks until there is an answer or the time is over. The NameNode takes all attempts for one call: it makes a change
+    /// once, although an attempt that was given up may arrive late. It knows that for ten minutes, of files and renames and not
+    /// of new directories. The failure is ambiguous if that of any attempt was.
     pub(crate) fn ask<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -236,8 +264,9 @@ impl Cluster {
     {
         let mut attempts = self.attempts();
         let mut unanswered = None;
+        let call = RepeatedCall::new();
         loop {
-            match self.ask_once(&ask) {
+            match self.attempt(call, &ask) {
                 Err(failure) if failure.may_pass() => {
                     let kept = if failure.is_ambiguous() { failure } else { unanswered.unwrap_or(failure) };
                     if !attempts.pause() {
@@ -245,6 +274,22 @@ impl Cluster {
                     }
                     unanswered = Some(kept).filter(Failure::is_ambiguous);
                 }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Asks until something may have been changed, or the time is over: a change that must not be made late, when its name
+    /// means something else.
+    pub(crate) fn ask_until_in_doubt<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, HdfsError>> + Send + 'static,
+    {
+        let mut attempts = self.attempts();
+        loop {
+            match self.ask_once(&ask) {
+                Err(failure) if failure.may_pass() && !failure.is_ambiguous() && attempts.pause() => {}
                 answer => return answer,
             }
         }
@@ -258,18 +303,6 @@ impl Cluster {
 
     pub(crate) fn sleep(&self, time: Duration) {
         self.run(time + PAUSE_MAX, async move { tokio::time::sleep(time).await });
-    }
-
-    fn renew(&self, generation: u64) {
-        let mut current = self.current.lock();
-        if current.generation != generation {
-            return; // another call has seen the same
-        }
-        tracing::warn!("{} gave no answer in time; the next call makes a new connection", self.address);
-        // It succeeded with the same address and options before.
-        if let Ok(client) = new_client(self.runtime(), &self.address, &self.options) {
-            *current = Current { client, generation: generation + 1 };
-        }
     }
 }
 
@@ -299,16 +332,35 @@ fn heartbeat_period(address: &HdfsAddress) -> Duration {
     (silence / HEARTBEATS).max(PAUSE_MIN)
 }
 
-fn new_client(runtime: &Runtime, address: &HdfsAddress, options: &HdfsOptions) -> io::Result<Client> {
+fn pipeline_max(address: &HdfsAddress) -> Duration {
+    let set = address.settings().get("dfs.client.socket-timeout").and_then(|text| text.parse().ok());
+    set.filter(|ms| *ms > 0).map_or(PIPELINE_MAX, Duration::from_millis)
+}
+
+/// The library's settings: those of the site, with this crate's deadlines.
+///
+/// No question goes to an observer, whatever the site says. Servers tell each other what they have changed, by other ways than
+/// the NameNode, and a NameNode that is behind would say that it did not happen. A WAL that it does not know yet would
+/// count as one that was split.
+fn library_settings(address: &HdfsAddress, deadlines: &Deadlines) -> HashMap<String, String> {
     let mut settings = address.settings().clone();
-    let deadlines = &options.deadlines;
+    settings.retain(|name, _| !name.starts_with(PROXY_PROVIDER));
     for (name, time) in [
+        ("ipc.client.connect.timeout", deadlines.connect),
+        ("ipc.client.rpc-timeout.ms", deadlines.namenode),
         ("dfs.client.socket-timeout", deadlines.datanode),
         ("dfs.client.write.ack.timeout", deadlines.acknowledgement),
         ("dfs.client.write.heartbeat.interval", heartbeat_period(address)),
     ] {
         settings.insert(name.to_string(), time.as_millis().to_string());
     }
+    // A call asks each NameNode and the first one again, which may have been about to change. What comes after is decided here.
+    settings.insert("dfs.client.failover.max.attempts".to_string(), address.namenodes().len().to_string());
+    settings
+}
+
+fn new_client(runtime: &Runtime, address: &HdfsAddress, options: &HdfsOptions) -> io::Result<Client> {
+    let settings = library_settings(address, &options.deadlines);
     let builder = ClientBuilder::new()
         .with_url(address.url())
         .with_config_dir(NO_DIRECTORY)
@@ -324,4 +376,41 @@ fn new_client(runtime: &Runtime, address: &HdfsAddress, options: &HdfsOptions) -
             format!("{address}: the settings of HDFS do not work: {error}"),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Site;
+
+    fn settings(of_site: &[(&str, &str)]) -> HashMap<String, String> {
+        let mut site = Site::default();
+        of_site.iter().for_each(|(name, value)| site.set(name, value));
+        library_settings(&HdfsAddress::new("hdfs://one/", &site).unwrap(), &Deadlines::default())
+    }
+
+    /// An observer answers from its own state, which may be older than what another server has just told. A WAL that was not
+    /// found there counted as split, and its edits were lost.
+    #[test]
+    fn no_question_goes_to_an_observer() {
+        let name = format!("{PROXY_PROVIDER}.one");
+        let provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider";
+        let settings = settings(&[(&name, provider), ("dfs.client.retry.max.attempts", "7")]);
+        assert!(settings.keys().all(|name| !name.starts_with(PROXY_PROVIDER)), "{settings:?}");
+        assert_eq!(settings["dfs.client.retry.max.attempts"], "7");
+    }
+
+    #[test]
+    fn large_files_wait_as_long_as_the_site_says() {
+        let max = |of_site: &[(&str, &str)]| {
+            let mut site = Site::default();
+            of_site.iter().for_each(|(name, value)| site.set(name, value));
+            pipeline_max(&HdfsAddress::new("hdfs://one/", &site).unwrap())
+        };
+        assert_eq!(max(&[]), PIPELINE_MAX);
+        assert_eq!(max(&[("dfs.client.socket-timeout", "90000")]), Duration::from_secs(90));
+        assert_eq!(max(&[("dfs.client.socket-timeout", "0")]), PIPELINE_MAX);
+        // Connections and reads do not wait so long.
+        assert_eq!(settings(&[("dfs.client.socket-timeout", "90000")])["dfs.client.socket-timeout"], "1000");
+    }
 }

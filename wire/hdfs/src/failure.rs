@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Refused(HdfsError),
     /// The NameNode has answered that it cannot serve now; nothing was changed.
     NotNow(HdfsError),
-    /// The connection broke; a change may have been made.
+    /// The connection broke; a change may have been made, unless there was none.
     Broken(HdfsError),
     /// There was no answer in this time; a change may have been made, or may still be.
     Late(Duration),
@@ -34,9 +34,11 @@ impl Failure {
             {
                 Failure::NotNow(error)
             }
-            HdfsError::IOError(_) | HdfsError::InvalidRPCResponse(_) | HdfsError::DataTransferError(_) => {
-                Failure::Broken(error)
-            }
+            HdfsError::RPCTimeout(_, limit) => Failure::Late(*limit),
+            HdfsError::IOError(_)
+            | HdfsError::NotConnected(_)
+            | HdfsError::InvalidRPCResponse(_)
+            | HdfsError::DataTransferError(_) => Failure::Broken(error),
             _ => Failure::Refused(error),
         }
     }
@@ -48,7 +50,10 @@ impl Failure {
 
     /// A change may have been made although the call failed.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        matches!(self, Failure::Broken(_) | Failure::Late(_))
+        match self {
+            Failure::Refused(_) | Failure::NotNow(_) | Failure::Broken(HdfsError::NotConnected(_)) => false,
+            Failure::Broken(_) | Failure::Late(_) => true,
+        }
     }
 
     /// The NameNode has answered with this exception, whose name has no package.
@@ -65,7 +70,7 @@ impl Failure {
         match self {
             Failure::Refused(error) => kind_of(error),
             Failure::NotNow(_) => io::ErrorKind::ResourceBusy,
-            Failure::Broken(HdfsError::IOError(error)) => error.kind(),
+            Failure::Broken(HdfsError::IOError(error) | HdfsError::NotConnected(error)) => error.kind(),
             Failure::Broken(_) => io::ErrorKind::ConnectionAborted,
             Failure::Late(_) => io::ErrorKind::TimedOut,
         }
@@ -138,7 +143,8 @@ pub(crate) fn kind_of(error: &HdfsError) -> io::ErrorKind {
         HdfsError::UnsupportedFeature(_) | HdfsError::UnsupportedErasureCodingPolicy(_) => {
             io::ErrorKind::Unsupported
         }
-        HdfsError::IOError(error) => error.kind(),
+        HdfsError::IOError(error) | HdfsError::NotConnected(error) => error.kind(),
+        HdfsError::RPCTimeout(..) => io::ErrorKind::TimedOut,
         HdfsError::RPCError(class, text) | HdfsError::FatalRPCError(class, text) => {
             kind_of_exception(class, text)
         }
@@ -184,6 +190,12 @@ mod tests {
         assert_eq!((starting.may_pass(), starting.is_ambiguous()), (true, false));
         let broken = Failure::of(HdfsError::IOError(io::ErrorKind::ConnectionReset.into()));
         assert_eq!((broken.kind(), broken.is_ambiguous()), (io::ErrorKind::ConnectionReset, true));
+        let unreached = Failure::of(HdfsError::NotConnected(io::ErrorKind::ConnectionRefused.into()));
+        assert_eq!((unreached.kind(), unreached.is_ambiguous()), (io::ErrorKind::ConnectionRefused, false));
+        assert!(unreached.may_pass());
+        let limit = Duration::from_secs(5);
+        let late = Failure::of(HdfsError::RPCTimeout("one:8020".to_string(), limit));
+        assert!(matches!(late, Failure::Late(time) if time == limit) && late.is_ambiguous());
         let secret = exception("org.apache.hadoop.security.token.SecretManager$InvalidToken", "x");
         assert!(!secret.may_pass());
         let full = exception("java.io.IOException", "rename destination directory is not empty: /b");

@@ -18,12 +18,14 @@ use crate::seal;
 use crate::writer::{CreateOptions, HdfsWriter};
 use crate::{HdfsAddress, HdfsOptions};
 
-const DIRECTORY_PERMISSION: u32 = 0o755;
 /// The library computes no other parity, whatever a policy says.
 const WRITABLE_CODEC: &str = "rs";
 const NO_POLICY: &str = "NoECPolicySetException";
 /// Of a file that is written whole.
 const WRITE_ATTEMPTS: usize = 3;
+/// Of a file that is read whole, as an array of Java's.
+const READ_MAX_BYTES: u64 = i32::MAX as u64;
+const READ_STEP_BYTES: usize = 8 << 20;
 
 /// The files of one HDFS cluster. Paths are absolute, without the NameNode.
 pub struct HdfsFileSystem {
@@ -104,9 +106,8 @@ impl HdfsFileSystem {
     fn publish(&self, path: &Path, bytes: &[u8], overwrite: bool) -> io::Result<()> {
         let mut attempt = 1;
         let temporary = loop {
-            let temporary = self.temporary_beside(path);
-            match self.write_whole(&temporary, bytes) {
-                Ok(()) => break temporary,
+            match self.write_whole(path, bytes) {
+                Ok(temporary) => break temporary,
                 // The next file gets other DataNodes.
                 Err(error) if attempt < WRITE_ATTEMPTS && is_of_datanodes(error.kind()) => attempt += 1,
                 Err(error) => return Err(error),
@@ -114,19 +115,42 @@ impl HdfsFileSystem {
         };
         let published = names::rename(&self.cluster, &temporary, path, overwrite);
         if published.is_err() {
-            let _ = names::remove(&self.cluster, &temporary, false); // if this fails too, it stays under its own name
+            let _ = names::remove(&self.cluster, &temporary); // if this fails too, it stays under its own name
         }
         published
     }
 
-    fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
-        let mut file = self.create_with(path, options)?;
+    /// Writes a file under a name of its own beside `path`, and returns that.
+    fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+        let mut file: Box<dyn WritableFile> = Box::new(self.create_temporary(path)?);
+        let temporary = file.path().to_path_buf();
         let written = file.write_all(bytes).and_then(|()| file.sync_and_close());
         if written.is_err() {
-            let _ = names::remove(&self.cluster, path, false); // likewise
+            let _ = names::remove(&self.cluster, &temporary); // likewise
         }
-        written
+        written.map(|()| temporary)
+    }
+
+    /// Creates a file under a name of its own. One whose creation got no answer may come into being late, so each attempt has
+    /// another name: a late creation that replaced the file would replace its bytes as well.
+    fn create_temporary(&self, path: &Path) -> io::Result<HdfsWriter> {
+        let mut attempts = self.cluster.attempts();
+        let mut doubtful = Vec::new();
+        let created = loop {
+            let temporary = self.temporary_beside(path);
+            let name = text(&temporary)?;
+            match HdfsWriter::create_once(&self.cluster, &name, &temporary, self.usual) {
+                Err(failure) if failure.may_pass() => {
+                    doubtful.extend(failure.is_ambiguous().then_some(name));
+                    if !attempts.pause() {
+                        break Err(failure);
+                    }
+                }
+                created => break created,
+            }
+        };
+        doubtful.into_iter().for_each(|name| names::remove_in_background(&self.cluster, name));
+        created.map_err(self.change_failed(path, "cannot be created"))
     }
 
     fn temporary_beside(&self, path: &Path) -> PathBuf {
@@ -135,13 +159,11 @@ impl HdfsFileSystem {
         path.with_file_name(format!(".{name}.{}-{count}.tmp", self.token))
     }
 
-    fn make_dir(&self, path: &Path, parents: bool) -> io::Result<()> {
-        let name = text(path)?;
-        let answer = self.cluster.ask(move |client| {
-            let name = name.clone();
-            async move { client.mkdirs(&name, DIRECTORY_PERMISSION, parents).await }
-        });
-        answer.map_err(self.change_failed(path, "cannot be created"))
+    /// Nothing is repeated that may have been done, or may be done yet: by then the directory may have been taken away, as that of
+    /// a server that was declared dead, and must not come back.
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        let made = names::make_dir(&self.cluster, &text(path)?);
+        made.map_err(self.change_failed(path, "cannot be created"))
     }
 
     fn change_failed<'a>(&'a self, path: &'a Path, what: &'a str) -> impl FnOnce(Failure) -> io::Error + 'a {
@@ -202,8 +224,19 @@ impl FileSystem for HdfsFileSystem {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = HdfsReader::open(&self.cluster, path, None)?;
-        let mut bytes = vec![0; file.len()? as usize];
-        file.read_exact_at(&mut bytes, 0)?;
+        let len = file.len()?;
+        if len > READ_MAX_BYTES {
+            let text =
+                format!("{} has {len} bytes; {READ_MAX_BYTES} are read at once at most", path.display());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        // Memory is taken as the bytes come, and not because the NameNode says that there are so many.
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < len {
+            let at = bytes.len();
+            bytes.resize(at + READ_STEP_BYTES.min(len as usize - at), 0);
+            file.read_exact_at(&mut bytes[at..], at as u64)?;
+        }
         Ok(bytes)
     }
 
@@ -216,7 +249,7 @@ impl FileSystem for HdfsFileSystem {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        names::remove(&self.cluster, path, false)
+        names::remove(&self.cluster, path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -224,7 +257,8 @@ impl FileSystem for HdfsFileSystem {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        names::remove(&self.cluster, path, true)
+        let count = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        names::remove_dir(&self.cluster, path, &format!("{}-{count}", self.token))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -233,15 +267,20 @@ impl FileSystem for HdfsFileSystem {
             let text = format!("{} cannot be created: it is there already", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
-        self.make_dir(path, false)
+        self.make_dir(path)
     }
 
     fn create_own_dir(&self, path: &Path) -> io::Result<()> {
-        self.make_dir(path, false)
+        self.make_dir(path)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.make_dir(path, true)
+        let name = text(path)?;
+        let answer = self.cluster.ask(move |client| {
+            let name = name.clone();
+            async move { client.mkdirs(&name, names::DIRECTORY_PERMISSION, true).await }
+        });
+        answer.map_err(self.change_failed(path, "cannot be created"))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

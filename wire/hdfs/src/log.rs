@@ -53,7 +53,7 @@ pub(crate) fn create(
     options: CreateOptions,
 ) -> io::Result<Box<dyn WritableFile>> {
     let name = text(path)?;
-    let library = options.to_library();
+    let library = options.to_library(cluster.pipeline_max());
     let placements = cluster.avoided().placements(path);
     let create = |client: Client| async move {
         let file: FileWriter = client.create(&name, &library).await?;
@@ -66,7 +66,7 @@ pub(crate) fn create(
     let (created, replication) =
         created.map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
     match created {
-        Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file, 0))),
+        Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file, 0, false))),
         Created::Direct(_, connections, _) if connections.is_empty() => {
             let text = format!("{}: the NameNode gave its block no DataNode", path.display());
             Err(io::Error::new(io::ErrorKind::InvalidData, text))

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use halcyon_env::{BlockHosts, ReadableFile};
+use halcyon_env::{BlockHosts, ReadableFile, random_bytes};
 use hdfs_native::file::FileReader;
 use parking_lot::Mutex;
 
@@ -12,8 +13,10 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, data_error};
 use crate::file_system::text;
 
-/// Each with new locations of the blocks.
-const ATTEMPTS: usize = 3;
+/// Before each attempt but the first, about so long is waited; each has new locations of the blocks. The second one finds blocks that
+/// were moved. The others are for DataNodes that restart, and for a NameNode that has not heard of them yet: refused connections
+/// are over in milliseconds. Hadoop's client waits as long.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(6)];
 /// So many bytes have one deadline.
 const PIECE_MAX_BYTES: usize = 8 << 20;
 
@@ -22,10 +25,18 @@ pub(crate) struct HdfsReader {
     cluster: Arc<Cluster>,
     path: PathBuf,
     len: u64,
+    /// The block that it begins with, which no other file has.
+    first_block: Option<u64>,
     /// It is being written, and so many bytes were synced.
     up_to: Option<u64>,
     /// The library's reader, with the locations of all blocks and its list of dead DataNodes.
     current: Mutex<Arc<FileReader>>,
+}
+
+/// Half as long, up to one and a half times. Threads that have failed together do not come back together.
+fn about(pause: Duration) -> Duration {
+    let [byte] = random_bytes();
+    pause * (128 + u32::from(byte)) / 256
 }
 
 fn open(cluster: &Cluster, path: &Path, up_to: Option<u64>) -> Result<FileReader, Failure> {
@@ -50,6 +61,7 @@ impl HdfsReader {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
             len: (reader.file_length() as u64).min(up_to.unwrap_or(u64::MAX)),
+            first_block: reader.first_block_id(),
             up_to,
             current: Mutex::new(Arc::new(reader)),
         })
@@ -58,8 +70,10 @@ impl HdfsReader {
     fn read_piece(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let (start, wanted) = (offset as usize, buffer.len());
         let limit = self.cluster.deadlines().read;
-        let mut why = String::new();
-        for attempt in 1..=ATTEMPTS {
+        let mut pauses = PAUSES.into_iter();
+        let mut attempts = 0;
+        let why = loop {
+            attempts += 1;
             let reader = self.current.lock().clone();
             let used = reader.clone();
             let outcome = self.cluster.run(limit, self.cluster.hedged_reads().read(reader, start, wanted));
@@ -68,7 +82,7 @@ impl HdfsReader {
             if let Some(better) = better {
                 self.replace(&used, better);
             }
-            why = match result {
+            let why = match result {
                 Some(Ok(bytes)) if bytes.len() == wanted => {
                     buffer.copy_from_slice(&bytes);
                     return Ok(());
@@ -78,25 +92,26 @@ impl HdfsReader {
                 None => format!("no answer within {limit:?}"),
             };
             tracing::debug!(
-                "{}: attempt {attempt} to read {wanted} bytes at {start}: {why}",
+                "{}: attempt {attempts} to read {wanted} bytes at {start}: {why}",
                 self.path.display()
             );
-            if attempt < ATTEMPTS {
-                self.reopen(&used)?;
-            }
-        }
+            let Some(pause) = pauses.next() else { break why };
+            self.cluster.sleep(about(pause));
+            self.reopen(&used)?;
+        };
         let text = format!(
-            "{}: {wanted} bytes at {offset} cannot be read from any DataNode of {} after {ATTEMPTS} attempts: {why}",
+            "{}: {wanted} bytes at {offset} cannot be read from any DataNode of {} after {attempts} attempts: {why}",
             self.path.display(),
             self.cluster.address()
         );
         Err(io::Error::other(text))
     }
 
-    /// A file that is being written may have more bytes by now.
+    /// A file that is being written may have more bytes by now. An empty one may have got its first block.
     fn is_same(&self, reader: &FileReader) -> bool {
         let len = reader.file_length() as u64;
-        if self.up_to.is_some() { len >= self.len } else { len == self.len }
+        let is_as_long = if self.up_to.is_some() { len >= self.len } else { len == self.len };
+        is_as_long && (self.first_block.is_none() || reader.first_block_id() == self.first_block)
     }
 
     /// Reads go to `better` from now on, unless another thread has chosen since `used` was taken.
@@ -122,8 +137,10 @@ impl HdfsReader {
                 }
                 Ok(reader) => {
                     let (is, was) = (reader.file_length(), self.len);
-                    let text =
-                        format!("{} has {is} bytes now and had {was}: it is another file", place.display());
+                    let text = format!(
+                        "{} is another file: it has {is} bytes now and had {was}, or other blocks",
+                        place.display()
+                    );
                     return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, text));
                 }
                 Err(failure) if failure.kind() == io::ErrorKind::NotFound => {}

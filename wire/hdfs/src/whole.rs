@@ -6,8 +6,11 @@
 //! is lost, and a recovery waits for them.
 //!
 //! One packet of the file asks for the disks and ends the block. Most often all DataNodes acknowledge it. One that fails or
-//! is late is gone on without, if as many are left as a new file would be given beside it. HDFS makes the missing copies. The
-//! bytes that a late DataNode was sent are no harm: it completes its copy when it runs again, or drops it.
+//! is late is gone on without, if as many are left as a new file would be given beside it. HDFS makes the missing copies.
+//!
+//! The DataNodes that have the block then give it a new generation stamp, as a pipeline does that recovers. A DataNode that was
+//! left out keeps what it has, complete or not, under the old stamp, so HDFS drops that. Under the same stamp it would keep an
+//! unfinished copy until it restarts, and take no other one: in a cluster of three DataNodes the block would lack a copy so long.
 
 use std::io;
 use std::path::Path;
@@ -29,8 +32,6 @@ pub(crate) const WHOLE_MAX_BYTES: usize = 1 << 20;
 const LATE_MAX: Duration = Duration::from_millis(500);
 /// Between two looks at who is late.
 const LOOK: Duration = Duration::from_millis(50);
-/// So long a late DataNode can still complete its copy.
-const LINGER: Duration = Duration::from_secs(10);
 
 /// Why a file takes no more bytes.
 pub(crate) type Refusal = (io::ErrorKind, String);
@@ -59,12 +60,18 @@ pub(crate) fn write(
             let enough = replication.saturating_sub(1).clamp(1, connections.len());
             let mut fan_out = FanOut::new(connections, file.bytes_per_checksum());
             fan_out.put(bytes, PacketEnd { sync, last: true });
+            let datanodes = fan_out.datanodes().count();
             wait(cluster, path, &mut fan_out, enough)?;
-            let block_len = fan_out.len();
-            if !fan_out.is_acknowledged() {
-                linger(cluster, fan_out);
+            let (block_len, limit) = (fan_out.len(), cluster.deadlines().close);
+            let late = fan_out.late();
+            let acknowledged: Vec<Datanode> =
+                fan_out.datanodes().filter(|datanode| !late.contains(datanode)).cloned().collect();
+            drop(fan_out);
+            if acknowledged.len() == datanodes {
+                return run(cluster, limit, file.close(block_len)).map(|()| None);
             }
-            run(cluster, cluster.deadlines().close, file.close(block_len)).map(|()| None)
+            let closed = async move { file.close_without_others(block_len, &acknowledged).await };
+            run(cluster, limit, closed).map(|()| None)
         }
     }
 }
@@ -125,17 +132,6 @@ fn wait(cluster: &Cluster, path: &Path, fan_out: &mut FanOut, enough: usize) -> 
 
 fn names(datanodes: &[Datanode]) -> String {
     datanodes.iter().map(Datanode::name).collect::<Vec<_>>().join(", ")
-}
-
-/// A DataNode that cannot send its acknowledgements gives up, so the connections stay for a while.
-fn linger(cluster: &Cluster, mut fan_out: FanOut) {
-    cluster.spawn(async move {
-        let end = Instant::now() + LINGER;
-        // It sends what is left and does not wait.
-        while Instant::now() < end && matches!(fan_out.wait(Duration::ZERO), Ok(false)) {
-            tokio::time::sleep(LATE_MAX).await;
-        }
-    });
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use hdfs_native::file::FileWriter;
 use hdfs_native::{HdfsError, WriteOptions};
 
 use crate::cluster::Cluster;
-use crate::failure::{data_error, kind_of};
+use crate::failure::{Failure, data_error, kind_of};
 use crate::file_system::text;
 use crate::names;
 use crate::seal::seal_in_background;
@@ -40,7 +40,8 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    pub(crate) fn to_library(self) -> WriteOptions {
+    /// `large_max`: how long a DataNode of a large file may take.
+    pub(crate) fn to_library(self, large_max: Duration) -> WriteOptions {
         WriteOptions {
             block_size: self.block_size_bytes,
             replication: self.replication,
@@ -48,6 +49,7 @@ impl CreateOptions {
             create_parent: self.parents,
             pipeline_recovery: !self.fails_fast,
             replicate: self.in_copies,
+            pipeline_timeout: (!self.fails_fast).then_some(large_max),
             ..WriteOptions::default()
         }
     }
@@ -64,6 +66,8 @@ pub(crate) struct HdfsWriter {
     is_whole: bool,
     /// It has one block then.
     whole_max_bytes: usize,
+    /// There is no other file to go on in, so slow disks and a NameNode that is away are waited for.
+    is_patient: bool,
     collected: BytesMut,
     len: u64,
     /// Why the file was abandoned.
@@ -71,33 +75,44 @@ pub(crate) struct HdfsWriter {
 }
 
 impl HdfsWriter {
-    /// A creation that may not replace anything is tried once: after a lost answer nobody can tell whose file it is.
     pub(crate) fn create(
         cluster: &Arc<Cluster>,
         path: &Path,
         options: CreateOptions,
     ) -> io::Result<HdfsWriter> {
-        let name = text(path)?;
-        let library = options.to_library();
-        let create = |client: hdfs_native::Client| {
-            let (name, library) = (name.clone(), library.clone());
-            async move { client.create(&name, library).await }
-        };
-        let created = if options.overwrite { cluster.ask(create) } else { cluster.ask_once(create) };
-        let file = created
-            .map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
-        let block_bytes = options.block_size_bytes.unwrap_or_else(|| usual_block_bytes(cluster, &name));
-        Ok(HdfsWriter::of(cluster, path, file, block_bytes))
+        let created = HdfsWriter::create_once(cluster, &text(path)?, path, options);
+        created.map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))
+    }
+
+    /// A creation is tried once. After a lost answer nobody can tell whose file it is, and one that replaces others could replace
+    /// the second attempt's, with all that was written to it.
+    pub(crate) fn create_once(
+        cluster: &Arc<Cluster>,
+        name: &str,
+        path: &Path,
+        options: CreateOptions,
+    ) -> Result<HdfsWriter, Failure> {
+        let (asked, library) = (name.to_string(), options.to_library(cluster.pipeline_max()));
+        let file = cluster.ask_once(|client| async move { client.create(&asked, library).await })?;
+        let block_bytes = options.block_size_bytes.unwrap_or_else(|| usual_block_bytes(cluster, name));
+        Ok(HdfsWriter::of(cluster, path, file, block_bytes, !options.fails_fast))
     }
 
     /// A file that was just created.
-    pub(crate) fn of(cluster: &Arc<Cluster>, path: &Path, file: FileWriter, block_bytes: u64) -> HdfsWriter {
+    pub(crate) fn of(
+        cluster: &Arc<Cluster>,
+        path: &Path,
+        file: FileWriter,
+        block_bytes: u64,
+        is_patient: bool,
+    ) -> HdfsWriter {
         HdfsWriter {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
             file: Some(file),
             is_whole: true,
             whole_max_bytes: usize::try_from(block_bytes).unwrap_or(usize::MAX).min(WHOLE_MAX_BYTES),
+            is_patient,
             collected: BytesMut::new(),
             len: 0,
             abandoned: None,
@@ -108,7 +123,7 @@ impl HdfsWriter {
         let Some(mut file) = self.file.take() else { return Err(self.refusal()) };
         self.is_whole = false;
         let bytes = self.collected.split().freeze();
-        let limit = after.limit(&self.cluster);
+        let limit = after.limit(&self.cluster, self.is_patient);
         let done = self.cluster.run(limit, async move {
             let mut result =
                 if bytes.is_empty() { Ok(()) } else { file.write_bytes(bytes).await.map(|_| ()) };
@@ -183,9 +198,13 @@ enum After {
 }
 
 impl After {
-    fn limit(self, cluster: &Cluster) -> Duration {
+    fn limit(self, cluster: &Cluster, is_patient: bool) -> Duration {
         let deadlines = cluster.deadlines();
-        if self == After::Close { deadlines.close } else { deadlines.sync }
+        match self {
+            _ if is_patient => deadlines.large_file,
+            After::Close => deadlines.close,
+            After::Nothing | After::Flush | After::Sync => deadlines.sync,
+        }
     }
 
     async fn of(self, file: &mut FileWriter) -> Result<(), HdfsError> {

@@ -1,5 +1,7 @@
 //! Two NameNodes: the active one dies, the other one takes over, and back. Needs `cluster.sh run --standby`.
 
+use tokio::time::Instant;
+
 use super::*;
 
 /// Files are made, renamed and read through whichever NameNode is active; a log goes on meanwhile.
@@ -56,4 +58,38 @@ fn failover_of_the_namenode() {
     log.close().unwrap();
     assert_eq!(fs.read(&root.join("log")).unwrap(), written);
     assert_eq!(names(&fs, &root).len(), 5);
+}
+
+/// The first NameNode hangs and does not end, so nothing refuses a connection. Each call went to it again, for ever.
+#[test]
+#[ignore = "needs an HDFS with a standby NameNode"]
+fn failover_from_a_frozen_namenode() {
+    let fs = connect();
+    let root = directory(&fs, "frozen-failover");
+    let block: Vec<u8> = (0..1 << 20).map(|at| at as u8).collect();
+    let options = CreateOptions { block_size_bytes: Some(1 << 20), ..CreateOptions::default() };
+    let mut large = fs.create_with(&root.join("large"), options).unwrap();
+    (0..2).for_each(|_| large.write_all(&block).unwrap());
+
+    cluster("freeze", "namenode");
+    cluster("active", "namenode2");
+    let began = Instant::now();
+    work(&fs, &root, 1);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // A large file goes on: it asks for blocks, and for its end.
+    (0..2).for_each(|_| large.write_all(&block).unwrap());
+    large.sync_and_close().unwrap();
+    assert_eq!(fs.read(&root.join("large")).unwrap(), block.repeat(4));
+    // As each server begins: with the frozen one.
+    work(&connect(), &root, 2);
+
+    // It must not write to the journal that is another's now.
+    cluster("kill", "namenode");
+    cluster("start", "namenode");
+    work(&fs, &root, 3);
+    cluster("kill", "namenode2");
+    SystemClock::new().sleep(Duration::from_secs(3));
+    cluster("active", "namenode");
+    cluster("start", "namenode2");
+    work(&fs, &root, 4);
 }
