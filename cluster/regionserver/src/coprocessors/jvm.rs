@@ -183,7 +183,9 @@ impl Jvm {
     /// The JVM, after a wait if it is starting. An IOException, which clients retry, if there is none. *Blocking*.
     pub(super) fn child(&self) -> Result<Arc<Child>, RpcError> {
         let patience = self.settings.call_timeout.min(START_TIME_MAX);
-        let mut state = self.state.lock();
+        // Of all that happens to the state meanwhile, none makes the wait longer.
+        let until_ns = self.now_ns() + patience.as_nanos() as u64;
+        let (mut state, mut is_late) = (self.state.lock(), false);
         loop {
             if let Some(child) = &state.child {
                 return Ok(child.clone());
@@ -193,9 +195,11 @@ impl Jvm {
                 let why = failure.unwrap_or_else(|| "the server is starting or stopping".to_string());
                 return Err(RpcError::io(format!("the JVM of coprocessors is not running: {why}")));
             }
-            if self.changed.wait_for(&mut state, patience).timed_out() {
+            let left_ns = until_ns.saturating_sub(self.now_ns());
+            if is_late || left_ns == 0 {
                 return Err(RpcError::io("the JVM of coprocessors is starting"));
             }
+            is_late = self.changed.wait_for(&mut state, Duration::from_nanos(left_ns)).timed_out();
         }
     }
 

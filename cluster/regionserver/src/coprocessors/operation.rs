@@ -215,7 +215,8 @@ impl Operation {
         row: &Bytes,
         shared: bool,
     ) -> Result<(), RpcError> {
-        coprocessors.rows.lock(self.owner, row, shared, ROW_LOCK_TIME_MAX)?;
+        let clock = &*self.server.env.clock;
+        coprocessors.rows.lock(self.owner, row, shared, ROW_LOCK_TIME_MAX, clock)?;
         if !self.locked.iter().any(|known| Arc::ptr_eq(known, coprocessors)) {
             self.locked.push(coprocessors.clone());
         }
