@@ -3,7 +3,8 @@
 //! The peer is disabled meanwhile, so edits wait at the source and reach the target after the copy. Their order is then that
 //! of the source. A row that changes while it is copied needs no care: the edit that changed it comes later and has the
 //! last word. A delete marker never arrives before the cells that it deletes, so no compaction of the target can drop it too
-//! early. Decision 0012 has the reasons.
+//! early: a scan returns the markers of a row first, so they are held back until the row's other cells are written. Decision
+//! 0012 has the reasons.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +24,8 @@ use crate::state::Range;
 /// Bytes of cells in a call to the target. A range holds three times as much: what is written, what waits, what is read.
 const BATCH_BYTES: usize = 1 << 20;
 const RESPONSE_BYTES_MAX: u64 = 2 << 20;
+/// Bytes of delete markers of one row.
+const MARKERS_BYTES_MAX: usize = 64 << 20;
 const SAVE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Cells for one call.
@@ -158,24 +161,119 @@ fn scan_of(range: &Range) -> Scan {
 }
 
 async fn read(mut scanner: halcyon_client::Scanner, sender: mpsc::Sender<Batch>) -> Result<(), String> {
-    let mut batch = Batch::default();
+    let mut batches = Batches::default();
     while let Some(row) = scanner.next().await.map_err(|error| error.to_string())? {
-        batch.rows += u64::from(!row.has_more_cells());
-        for cell in row {
-            // Of cells with one key the first is the newest. Written in this order, the last would win.
-            if batch.cells.last().is_some_and(|last| last.get().key() == cell.get().key()) {
-                continue;
-            }
-            batch.bytes += cell.bytes().len();
-            batch.cells.push(cell);
-        }
-        if batch.bytes >= BATCH_BYTES && sender.send(std::mem::take(&mut batch)).await.is_err() {
+        let is_last_part = !row.has_more_cells();
+        batches.add(row.into_cells(), is_last_part)?;
+        if batches.current.bytes >= BATCH_BYTES && sender.send(batches.take()).await.is_err() {
             return Ok(()); // the writer has failed, and says why
         }
     }
-    if !batch.cells.is_empty() {
-        let _ = sender.send(batch).await;
+    batches.end_row();
+    if !batches.current.cells.is_empty() {
+        let _ = sender.send(batches.take()).await;
     }
     scanner.close().await;
     Ok(())
+}
+
+/// Cells of a scan in the order in which they are to be written.
+#[derive(Default)]
+struct Batches {
+    current: Batch,
+    /// The cell before, also if it went with the last batch.
+    last: Option<Cell>,
+    /// Delete markers of the current row.
+    markers: Vec<Cell>,
+    markers_bytes: usize,
+}
+
+impl Batches {
+    /// Adds a row or a part of one.
+    fn add(&mut self, part: Vec<Cell>, is_last_part: bool) -> Result<(), String> {
+        let Some(first) = part.first() else { return Ok(()) };
+        if self.last.as_ref().is_some_and(|last| last.row() != first.row()) {
+            self.end_row();
+        }
+        self.current.rows += u64::from(is_last_part);
+        for cell in part {
+            // Of cells with one key the first is the newest. Written in this order, the last would win.
+            let is_older = self.last.as_ref().is_some_and(|last| last.get().key() == cell.get().key());
+            self.last = Some(cell.clone());
+            if is_older {
+                continue;
+            }
+            let bytes = cell.bytes().len();
+            if cell.cell_type().is_delete() {
+                self.markers_bytes += bytes;
+                self.markers.push(cell);
+            } else {
+                self.current.bytes += bytes;
+                self.current.cells.push(cell);
+            }
+        }
+        match self.markers_bytes <= MARKERS_BYTES_MAX {
+            true => Ok(()),
+            false => Err(format!(
+                "row '{}' has more than {} MiB of delete markers: major_compact the table at the source",
+                self.markers[0].row().escape_ascii(),
+                MARKERS_BYTES_MAX >> 20
+            )),
+        }
+    }
+
+    /// The markers of a row follow its other cells.
+    fn end_row(&mut self) {
+        self.current.cells.append(&mut self.markers);
+        self.current.bytes += std::mem::take(&mut self.markers_bytes);
+    }
+
+    fn take(&mut self) -> Batch {
+        std::mem::take(&mut self.current)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_client::CellType;
+
+    use super::*;
+
+    fn cell(row: &str, time: i64, kind: CellType, value: &str) -> Cell {
+        Cell::build(row.as_bytes(), b"f", b"q", time, kind, value.as_bytes(), b"", 0)
+    }
+
+    fn shown(batch: &Batch) -> Vec<String> {
+        let text = |cell: &Cell| {
+            let mark = if cell.cell_type().is_delete() { "-" } else { "" };
+            format!("{}{mark}{}", cell.row().escape_ascii(), cell.timestamp())
+        };
+        batch.cells.iter().map(text).collect()
+    }
+
+    /// A row larger than a call was written with its markers first. A compaction of the target between two calls dropped these,
+    /// and the cells that they delete came to life.
+    #[test]
+    fn markers_follow_the_cells_that_they_delete() {
+        let mut batches = Batches::default();
+        let (delete, put) = (CellType::DeleteColumn, CellType::Put);
+        batches.add(vec![cell("a", 9, delete, ""), cell("a", 8, put, "x")], false).unwrap();
+        assert_eq!(shown(&batches.take()), ["a8"]);
+        batches.add(vec![cell("a", 7, put, "x")], true).unwrap();
+        batches.add(vec![cell("b", 9, delete, ""), cell("b", 5, put, "x")], true).unwrap();
+        assert_eq!(shown(&batches.take()), ["a7", "a-9", "b5"]);
+        batches.end_row();
+        assert_eq!(shown(&batches.take()), ["b-9"]);
+    }
+
+    #[test]
+    fn of_equal_keys_the_newest_is_written_also_between_two_batches() {
+        let mut batches = Batches::default();
+        batches.add(vec![cell("a", 9, CellType::Put, "new")], true).unwrap();
+        assert_eq!(batches.take().cells[0].value(), b"new");
+        batches
+            .add(vec![cell("a", 9, CellType::Put, "old"), cell("a", 8, CellType::Put, "x")], true)
+            .unwrap();
+        assert_eq!(shown(&batches.take()), ["a8"]);
+    }
 }
