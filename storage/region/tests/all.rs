@@ -31,6 +31,7 @@ mod split;
 mod storage_policy;
 mod store_hooks;
 mod takeover;
+mod timestamps;
 mod unanswered;
 mod unpublished;
 mod wal_root;

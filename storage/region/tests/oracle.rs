@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use crate::common::scripts::{descriptor, region_scan};
 use crate::common::*;
-use halcyon_cell::{Cell, CellType};
-use halcyon_env::Clock;
+use halcyon_cell::{Cell, CellComparator, CellType};
 use halcyon_env::sim::{CrashMode, SimDisk};
+use halcyon_env::{Clock, FileSystem};
+use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 use halcyon_testkit::{Engine, FamilyOptions, MajorRows, OracleScan, check_seeds, is_part};
 
 struct RegionEngine {
     bench: Bench,
+    /// Every fifth write comes as HFiles, of which there were so many.
+    loads: Option<u64>,
     crashes: u64,
     writes: u64,
     policy: Policy,
@@ -30,7 +33,39 @@ impl RegionEngine {
     fn new(families: &[FamilyOptions], policy: Policy, disk: SimDisk) -> RegionEngine {
         let families: Vec<FamilyDescriptor> =
             families.iter().map(|options| descriptor(options, policy)).collect();
-        RegionEngine { bench: Bench::on(Arc::new(disk.files(1)), &families), crashes: 0, writes: 0, policy }
+        let bench = Bench::on(Arc::new(disk.files(1)), &families);
+        RegionEngine { bench, loads: None, crashes: 0, writes: 0, policy }
+    }
+
+    /// Writes the cells to HFiles and loads these.
+    fn load(&mut self, cells: &[Cell], number: u64) -> halcyon_cell::Result<()> {
+        let order = |a: &Cell, b: &Cell| CellComparator::Default.compare_keys(a.get().key(), b.get().key());
+        let mut files = Vec::new();
+        for family in self.bench.table.families() {
+            let mut of_family: Vec<Cell> = Vec::new();
+            for cell in cells.iter().filter(|cell| cell.family() == family.name()) {
+                of_family.retain(|other| order(other, cell).is_ne()); // the last one counts
+                of_family.push(cell.clone());
+            }
+            if of_family.is_empty() {
+                continue;
+            }
+            of_family.sort_by(order);
+            let dir = std::path::Path::new("/out").join(&*family.name_str());
+            self.bench.fs.create_dir_all(&dir)?;
+            let path = dir.join(format!("{number:08x}"));
+            let options = WriterOptions { block_size: 64, include_tags: true, ..WriterOptions::default() };
+            let mut writer = HFileWriter::create(&self.bench.env(), &path, options)?;
+            of_family.iter().try_for_each(|cell| writer.append(cell.get()))?;
+            writer.finish(FileMeta::default())?;
+            self.bench.fs.sync_dir(&dir)?;
+            files.push(BulkLoadFile { family: family.name().clone(), path, from: None, copy: false });
+        }
+        let load = BulkLoad { files, assign_seq: true, cluster_ids: Vec::new(), replicate: false };
+        match self.bench.region.bulk_load(&load)? {
+            BulkLoadOutcome::Loaded { .. } => Ok(()),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -49,8 +84,12 @@ impl Engine for RegionEngine {
         };
         let cells: Vec<Cell> = cells.iter().map(|cell| cell.clone().with_seq(0)).collect();
         let row = cells[0].row().to_vec();
-        self.bench.mutate(mutation(kind, &row, cells)).map_err(|e| e.to_string())?;
         self.writes += 1;
+        if let Some(loads) = self.loads.filter(|_| self.writes.is_multiple_of(5)) {
+            self.loads = Some(loads + 1);
+            return self.load(&cells, loads).map_err(|e| e.to_string());
+        }
+        self.bench.mutate(mutation(kind, &row, cells)).map_err(|e| e.to_string())?;
         if self.writes.is_multiple_of(3) {
             self.bench.region.compact_memory().map_err(|e| e.to_string())?;
         }
@@ -126,6 +165,21 @@ fn agrees_on(disk: SimDisk, policy: Policy, test: &str, seeds: u64) {
 #[test]
 fn random_scripts_agree_with_the_oracle() {
     agrees(Policy::Exploring, "random_scripts", 150);
+}
+
+/// Every fifth write is a bulk load.
+#[test]
+fn with_bulk_loads() {
+    for (policy, first, seeds) in
+        [(Policy::Exploring, 1, 30), (Policy::Stripe, 31, 15), (Policy::DateTiered, 46, 15)]
+    {
+        check_seeds(
+            "-p halcyon-region --test all oracle:: with_bulk_loads",
+            first..first + seeds,
+            300,
+            |families| RegionEngine { loads: Some(0), ..RegionEngine::new(families, policy, SimDisk::Local) },
+        );
+    }
 }
 
 #[test]
