@@ -63,15 +63,16 @@ impl Refusal {
                 "have the timestamp 2^63-1: a server would set its own. Import them with setTime into Accumulo before"
             }
             Refusal::SeparatorInFamily => {
-                "have a family that contains the separator: choose another --separator, or give the family one of its own by \
-                 --family"
+                "have a family that contains the separator, or ends so that it would begin in the family: choose another \
+                 --separator, or give the family one of its own by --family"
             }
             Refusal::HasVisibility => {
                 "have a visibility expression. There is nothing that would enforce it: every reader would see them. \
                  --visibility tag, qualifier or drop says what becomes of the expressions"
             }
             Refusal::SeparatorInQualifier => {
-                "have a qualifier that contains the separator of visibilities: choose another --visibility-separator"
+                "have a qualifier that contains the separator of visibilities, or ends so that it would begin in the \
+                 qualifier: choose another --visibility-separator"
             }
             Refusal::LongVisibility => {
                 "have a visibility expression that is too long for a tag: use --visibility qualifier"
@@ -137,11 +138,12 @@ impl<'a> Mapper<'a> {
         let target = mapping.families.get(&key.family);
         self.qualifier.clear();
         if target.is_none_or(|target| target.is_joined) {
-            if contains(&key.family, &mapping.separator) {
-                return Err(Refusal::SeparatorInFamily);
-            }
             self.qualifier.extend_from_slice(&key.family);
             self.qualifier.extend_from_slice(&mapping.separator);
+            // Where the first separator stands, the family ends. It may begin with the last bytes of a family.
+            if first_end(&self.qualifier, &mapping.separator) != Some(self.qualifier.len()) {
+                return Err(Refusal::SeparatorInFamily);
+            }
         }
         self.qualifier.extend_from_slice(&key.qualifier);
         self.map_visibility(key)?;
@@ -153,14 +155,18 @@ impl<'a> Mapper<'a> {
         self.tags.clear();
         match self.mapping.visibility {
             VisibilityMode::Qualifier => {
-                let separator = &self.mapping.visibility_separator;
-                if contains(&key.qualifier, separator) {
+                let (separator, start) =
+                    (&self.mapping.visibility_separator, self.qualifier.len() - key.qualifier.len());
+                if key.visibility.is_empty() {
+                    let is_clear = first_end(&key.qualifier, separator).is_none();
+                    return if is_clear { Ok(()) } else { Err(Refusal::SeparatorInQualifier) };
+                }
+                self.qualifier.extend_from_slice(separator);
+                let joined = &self.qualifier[start..];
+                if first_end(joined, separator) != Some(joined.len()) {
                     return Err(Refusal::SeparatorInQualifier);
                 }
-                if !key.visibility.is_empty() {
-                    self.qualifier.extend_from_slice(separator);
-                    self.qualifier.extend_from_slice(&key.visibility);
-                }
+                self.qualifier.extend_from_slice(&key.visibility);
                 return Ok(());
             }
             VisibilityMode::Tag if !key.visibility.is_empty() => {
@@ -179,11 +185,13 @@ impl<'a> Mapper<'a> {
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    match part {
-        [byte] => bytes.contains(byte),
-        part => bytes.windows(part.len()).any(|window| window == part),
-    }
+/// Where the first occurrence of `part` ends.
+fn first_end(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    let start = match part {
+        [byte] => bytes.iter().position(|other| other == byte),
+        part => bytes.windows(part.len()).position(|window| window == part),
+    };
+    start.map(|start| start + part.len())
 }
 
 #[cfg(test)]
@@ -226,6 +234,34 @@ mod tests {
         assert_eq!(column(&mapping, &key("", "", "")).unwrap(), "f|:|");
         assert_eq!(column(&mapping, &key("b:c", "q", "")), Err(Refusal::SeparatorInFamily));
         assert_eq!(column(&mapping, &key("b", "q", "x&y")), Err(Refusal::HasVisibility));
+    }
+
+    /// With a separator of several bytes `a:` and `q` became the column of `a` and `:q`: two columns were one, and of their entries
+    /// with equal timestamps one was left.
+    #[test]
+    fn different_columns_stay_different_with_long_separators() {
+        let separators: [&[u8]; 4] = [b"::", b":", b"ab", b"aba"];
+        let parts = ["", ":", "::", "a", "b", "a:", ":a", "ab", "ba", "aab", "x", "x:", "xa", "xab", "aba"];
+        for separator in separators {
+            let separated = Mapping { separator: separator.to_vec(), ..mapping(VisibilityMode::Qualifier) };
+            let separated =
+                Mapping { visibility_separator: separator.to_vec(), families: BTreeMap::new(), ..separated };
+            let mut seen = BTreeMap::new();
+            for key in parts.iter().flat_map(|family| parts.iter().map(move |qualifier| (family, qualifier)))
+            {
+                for visibility in parts {
+                    let key = self::key(key.0, key.1, visibility);
+                    let Ok(column) = column(&separated, &key) else { continue };
+                    let whole = (key.family.clone(), key.qualifier.clone(), key.visibility.clone());
+                    let other = seen.insert(column.clone(), whole.clone());
+                    assert!(other.is_none(), "{column} is {whole:?} and {other:?}");
+                }
+            }
+            assert!(seen.len() > 100, "most are not refused: {}", seen.len());
+        }
+        let long = Mapping { separator: b"::".to_vec(), ..mapping(VisibilityMode::Refuse) };
+        assert_eq!(column(&long, &key("b:", "q", "")), Err(Refusal::SeparatorInFamily));
+        assert_eq!(column(&long, &key("b", ":q", "")).unwrap(), "f|b:::q|");
     }
 
     #[test]
