@@ -1,7 +1,7 @@
 //! How two answers to one read differ.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator};
@@ -158,6 +158,7 @@ fn cells(part: usize, a: &Cells, b: &Cells, found: &mut Differences) {
     let (ours, theirs) = (take(a), take(b));
     let (sorted_a, sorted_b) = (sorted(&ours), sorted(&theirs));
     let before = found.count;
+    let mut differing = BTreeSet::new();
     let (mut left, mut right) = (sorted_a.iter().peekable(), sorted_b.iter().peekable());
     let (mut only_a, mut only_b) = (Vec::new(), Vec::new());
     loop {
@@ -172,7 +173,7 @@ fn cells(part: usize, a: &Cells, b: &Cells, found: &mut Differences) {
         match (here, there) {
             (Some(a), Some(b)) if a.value() != b.value() => {
                 found.add(Kind::Value, a.row(), cell_text(a), cell_text(b));
-                note(found, part, a, &ours, &theirs);
+                differing.insert(a.row());
             }
             (Some(cell), None) => only_a.push(cell),
             (None, Some(cell)) => only_b.push(cell),
@@ -192,13 +193,18 @@ fn cells(part: usize, a: &Cells, b: &Cells, found: &mut Differences) {
             Some(other) => found.add(Kind::Timestamp, cell.row(), cell_text(cell), cell_text(other)),
             None => found.add(Kind::MissingInB, cell.row(), cell_text(cell), "-".to_string()),
         }
-        note(found, part, cell, &ours, &theirs);
+        differing.insert(cell.row());
     }
     let mut rest: Vec<&Cell> = by_value.into_values().flatten().collect();
     rest.sort_by(|a, b| compare_keys(a, b));
     for cell in rest {
         found.add(Kind::MissingInA, cell.row(), "-".to_string(), cell_text(cell));
-        note(found, part, cell, &ours, &theirs);
+        differing.insert(cell.row());
+    }
+    note(found, part, differing, &ours, &theirs);
+    if !whole {
+        // Something behind the beginnings may differ, too.
+        found.rows.insert((part, Bytes::new()), (a.sum().0, b.sum().0));
     }
     if found.count == before {
         let at = ours.iter().zip(&theirs).position(|(a, b)| compare_keys(a, b) != Ordering::Equal);
@@ -212,22 +218,25 @@ fn cells(part: usize, a: &Cells, b: &Cells, found: &mut Differences) {
     }
 }
 
-/// Remembers that the row of a cell differs, and what each side has of it.
-fn note(found: &mut Differences, part: usize, cell: &Cell, ours: &[Cell], theirs: &[Cell]) {
-    let key = (part, Bytes::copy_from_slice(cell.row()));
-    if found.rows.contains_key(&key) || found.rows.len() >= ROWS_MAX {
-        return;
+/// Remembers which rows differ, and what each side has of them.
+fn note(found: &mut Differences, part: usize, differing: BTreeSet<&[u8]>, ours: &[Cell], theirs: &[Cell]) {
+    let room = ROWS_MAX.saturating_sub(found.rows.len());
+    let mut states: BTreeMap<&[u8], [Cells; 2]> =
+        differing.into_iter().take(room).map(|row| (row, [Cells::new(0), Cells::new(0)])).collect();
+    for (side, cells) in [ours, theirs].into_iter().enumerate() {
+        for cell in cells {
+            if let Some(state) = states.get_mut(cell.row()) {
+                state[side].push(cell.clone());
+            }
+        }
     }
-    let state = |cells: &[Cell]| {
-        let mut all = Cells::new(0);
-        cells.iter().filter(|other| other.row() == cell.row()).for_each(|cell| all.push(cell.clone()));
-        all.sum().0
-    };
-    found.rows.insert(key, (state(ours), state(theirs)));
+    let states =
+        states.into_iter().map(|(row, [a, b])| ((part, Bytes::copy_from_slice(row)), (a.sum().0, b.sum().0)));
+    found.rows.extend(states);
 }
 
-/// Rows of one read whose further course is followed.
-const ROWS_MAX: usize = 100;
+/// Rows of one read that are followed at a time. More take their places when these have become equal.
+const ROWS_MAX: usize = 10_000;
 
 fn sorted(cells: &[Cell]) -> Vec<Cell> {
     let mut sorted = cells.to_vec();
@@ -256,9 +265,9 @@ fn cell_text(cell: &Cell) -> String {
 /// What became of a difference when the read was made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
-    /// No row differs any more, or none that differed before.
+    /// A later reading was the same at both sides.
     Settled,
-    /// A row goes on differing, but not in the same way: it is being written.
+    /// No reading was the same, and no row differed in the same way for long: they are being written.
     Changing,
     /// A row differs again each time, and neither side has changed it meanwhile.
     Stays,
@@ -274,43 +283,80 @@ impl Fate {
     }
 }
 
-/// Judges a difference from one reading after the other.
+/// Judges a difference from one reading after the other. A row that is not among those of the first reading is followed from
+/// where it first differs: what one reading may show late, the next one shows elsewhere.
 pub(crate) struct Settling {
-    /// Rows that differed in all readings so far, how they did in the last one, and whether neither side has changed them since the
-    /// first one that was made again.
-    rows: BTreeMap<(usize, Bytes), (RowState, bool)>,
-    /// Readings that were made again.
+    rows: BTreeMap<(usize, Bytes), Followed>,
+    /// Readings that were made again, and how many a row is followed for.
     readings: u32,
+    wanted: u32,
+    is_settled: bool,
+}
+
+/// A row that has differed in each reading since the first one that showed it.
+struct Followed {
+    state: RowState,
+    /// Readings since then.
+    age: u32,
+    /// Neither side has changed it since the first of those.
+    still: bool,
+}
+
+impl Followed {
+    fn new(state: RowState) -> Followed {
+        Followed { state, age: 0, still: false }
+    }
+
+    fn next(self, state: RowState) -> Followed {
+        // The first reading of a mirror is older at one side than at the other, so a row that changed since is still undecided.
+        let still = state == self.state && (self.still || self.age < 2);
+        Followed { state, age: self.age + 1, still }
+    }
 }
 
 impl Settling {
-    pub(crate) fn new(first: &Differences) -> Settling {
-        let rows = first.rows.iter().map(|(row, state)| (row.clone(), (*state, false))).collect();
-        Settling { rows, readings: 0 }
+    /// `wanted`: how often a row that differs is read again; 1 at least.
+    pub(crate) fn new(first: &Differences, wanted: u32) -> Settling {
+        let rows = first.rows.iter().map(|(row, state)| (row.clone(), Followed::new(*state))).collect();
+        Settling { rows, readings: 0, wanted: wanted.max(1), is_settled: false }
     }
 
-    /// Whether it is decided: nothing is left that differs.
+    /// Takes the next reading. Whether it is decided: nothing differs any more, or each row was read again often enough.
     pub(crate) fn add(&mut self, next: &Differences) -> bool {
-        // The first reading of a mirror is older at one side than at the other, so a row that changed since is still undecided.
-        let counts_before = self.readings >= 2;
         self.readings += 1;
-        let found = std::mem::take(&mut self.rows).into_iter();
-        let found = found.filter_map(|(row, (state, still))| {
-            let now = *next.rows.get(&row)?;
-            Some((row, (now, now == state && (still || !counts_before))))
-        });
-        self.rows = found.collect();
-        self.rows.is_empty()
+        let mut before = std::mem::take(&mut self.rows);
+        let follow = |(row, state): (&(usize, Bytes), &RowState)| {
+            let followed = match before.remove(row) {
+                Some(followed) => followed.next(*state),
+                None => Followed::new(*state),
+            };
+            (row.clone(), followed)
+        };
+        self.rows = next.rows.iter().map(follow).collect();
+        self.is_settled = next.is_empty();
+        let is_young = |row: &Followed| row.age < self.wanted;
+        self.is_settled
+            || self.stays()
+            || self.readings >= self.wanted * READINGS_FACTOR
+            || (self.readings >= self.wanted && !self.rows.values().any(is_young))
+    }
+
+    fn stays(&self) -> bool {
+        self.rows.values().any(|row| row.still && row.age >= self.wanted)
     }
 
     pub(crate) fn fate(&self) -> Fate {
-        match (self.rows.is_empty(), self.rows.values().any(|(_, still)| *still)) {
+        match (self.is_settled, self.stays()) {
             (true, _) => Fate::Settled,
             (false, false) => Fate::Changing,
             (false, true) => Fate::Stays,
         }
     }
 }
+
+/// A read is made again at most so many times as often as a row is, so that a row that differs only in later readings is followed as
+/// long as others.
+pub(crate) const READINGS_FACTOR: u32 = 2;
 
 #[cfg(test)]
 mod tests;

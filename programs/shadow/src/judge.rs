@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::ask::{Asked, System};
-use crate::compare::{Fate, Settling, compare};
+use crate::compare::{Fate, READINGS_FACTOR, Settling, compare};
 use crate::read::Read;
 use crate::tally::Tally;
 
@@ -18,7 +18,7 @@ const FOLLOWED_MAX: usize = 256;
 pub(crate) struct Patience {
     /// Time before each new reading.
     pub(crate) pause: Duration,
-    /// Readings after the first one.
+    /// Readings after the first one that shows a row.
     pub(crate) readings: u32,
 }
 
@@ -75,8 +75,8 @@ impl Judge {
         if self.patience.readings == 0 {
             return Fate::Stays;
         }
-        let mut settling = Settling::new(first);
-        for _ in 0..self.patience.readings {
+        let mut settling = Settling::new(first, self.patience.readings);
+        loop {
             tokio::time::sleep(self.patience.pause).await;
             let ask_a = async {
                 match &self.a {
@@ -116,6 +116,6 @@ impl Judge {
 impl Patience {
     /// The longest time between a difference and its judgement, without the reads themselves.
     pub(crate) fn whole(self) -> Duration {
-        self.pause * self.readings
+        self.pause * (self.readings * READINGS_FACTOR)
     }
 }

@@ -55,11 +55,28 @@ pub(crate) fn conclude(env: &Env, args: &CompareArgs, facts: &Facts, tally: &Tal
     if let Some(path) = &args.page {
         crate::write(env, path, page::html(facts, tally).as_bytes())?;
     }
-    let stay = tally.all().fate(Fate::Stays);
-    match (&facts.damage, stay) {
-        (Some(damage), _) => Err(format!("the recording is damaged: {damage}")),
-        (None, 0) => Ok(()),
-        (None, stay) => Err(format!("{stay} reads stay different")),
+    match verdict(facts, tally) {
+        None => Ok(()),
+        Some(text) => Err(text),
+    }
+}
+
+/// What is wrong. A comparison that compared nothing does not say that all is well.
+fn verdict(facts: &Facts, tally: &Tally) -> Option<String> {
+    let all = tally.all();
+    if let Some(damage) = &facts.damage {
+        return Some(format!("the recording is damaged: {damage}"));
+    }
+    if all.count == 0 {
+        let (dropped, left_out) = (facts.dropped, facts.left_out);
+        return Some(format!("no read was compared ({dropped} were dropped, {left_out} left out)"));
+    }
+    if let Some(side) = (0..2).find(|&side| all.failed[side] == all.count) {
+        return Some(format!("all {} reads failed at {}", all.count, ["a", "b"][side]));
+    }
+    match all.fate(Fate::Stays) {
+        0 => None,
+        stay => Some(format!("{stay} reads stay different")),
     }
 }
 
@@ -100,6 +117,14 @@ pub(crate) fn text(facts: &Facts, tally: &Tally) -> String {
                 sides.latencies[side].len(),
                 shown.join(" ")
             ));
+        }
+    }
+    for (count, what) in [
+        (facts.dropped, "were dropped and not compared"),
+        (facts.left_out, "were not judged when the mirror ended"),
+    ] {
+        if count > 0 {
+            line(format!("{count} reads {what}"));
         }
     }
     for ((side, class), count) in &tally.errors {
@@ -203,4 +228,46 @@ fn example_json(example: &Example) -> Value {
         "count": example.count,
         "differences": told.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use halcyon_proto::pb;
+    use halcyon_schema::TableName;
+
+    use super::*;
+    use crate::read::Read;
+
+    fn facts() -> Facts {
+        Facts {
+            title: String::new(),
+            a: "a".to_string(),
+            b: "b".to_string(),
+            note: String::new(),
+            seconds: 1.0,
+            sample: 1.0,
+            proxy: None,
+            dropped: 0,
+            left_out: 0,
+            damage: None,
+        }
+    }
+
+    /// Nothing was compared, and the status said that all is well.
+    #[test]
+    fn nothing_compared_is_not_all_well() {
+        let read = Read::Get(TableName::parse(b"t").unwrap(), pb::Get::default());
+        let took = Some(Duration::from_millis(1));
+        let mut tally = Tally::default();
+        let dropped = Facts { dropped: 7, ..facts() };
+        assert_eq!(verdict(&facts(), &tally).unwrap(), "no read was compared (0 were dropped, 0 left out)");
+        assert_eq!(verdict(&dropped, &tally).unwrap(), "no read was compared (7 were dropped, 0 left out)");
+        assert!(text(&dropped, &tally).contains("7 reads were dropped and not compared"));
+        tally.add(&read, [None, None], 0, [Some("TableNotFoundException"); 2], None);
+        assert_eq!(verdict(&facts(), &tally).unwrap(), "all 1 reads failed at a");
+        tally.add(&read, [took, took], 1, [None, None], None);
+        assert_eq!(verdict(&facts(), &tally), None);
+    }
 }

@@ -76,23 +76,71 @@ fn errors_differ_by_their_class() {
 fn a_row_that_changes_is_not_one_that_stays_different() {
     let with = |value: &str| found(&some(), &[&some()[..3], &[cell("c", "x", 1, value)]].concat());
     let equal = found(&some(), &some());
-    let mut settling = Settling::new(&with("5"));
-    assert!(!settling.add(&with("5")));
+    let mut settling = Settling::new(&with("5"), 1);
+    assert!(settling.add(&with("5")));
     assert_eq!(settling.fate(), Fate::Stays);
-    assert!(!settling.add(&with("6")));
+    settling.add(&with("6"));
     assert_eq!(settling.fate(), Fate::Changing);
     assert!(settling.add(&equal));
     assert_eq!(settling.fate(), Fate::Settled);
     // a row that is written now and then, and always late at one side
-    let mut settling = Settling::new(&with("5"));
+    let mut settling = Settling::new(&with("5"), 1);
     let fates = ["6", "6", "6", "7", "7", "7"].map(|value| {
-        assert!(!settling.add(&with(value)));
+        settling.add(&with(value));
         settling.fate()
     });
     use Fate::{Changing, Stays};
     assert_eq!(fates, [Changing, Stays, Stays, Changing, Changing, Changing]);
-    // another row differs than before: the first one has settled
-    let other = found(&some(), &some()[1..]);
-    let mut settling = Settling::new(&with("5"));
-    assert!(settling.add(&other));
+}
+
+/// A read of many rows, of which most are late at one side and one is different for good. Only the first hundred were followed, and
+/// when those had become equal the read was called settled.
+#[test]
+fn a_row_that_is_not_among_the_first_ones_is_followed_as_well() {
+    let side = |late: std::ops::Range<usize>| -> Vec<Cell> {
+        let value = |number: usize| if number == 900 || late.contains(&number) { "old" } else { "new" };
+        (0..1000).map(|number| cell(&format!("r{number:04}"), "x", 1, value(number))).collect()
+    };
+    let theirs: Vec<Cell> = (0..1000).map(|number| cell(&format!("r{number:04}"), "x", 1, "new")).collect();
+    let reading = |late| found(&side(late), &theirs);
+    let mut settling = Settling::new(&reading(0..150), 3);
+    assert!(!settling.add(&reading(0..0)) && settling.fate() == Fate::Changing);
+    assert!(!settling.add(&reading(5..40)) && settling.fate() == Fate::Changing);
+    assert!(settling.add(&reading(0..0)) && settling.fate() == Fate::Stays);
+
+    // One that shows only in a later reading has as much time as others.
+    let equal = || found(&theirs, &theirs);
+    let only = |number: usize| {
+        let mut ours = theirs.clone();
+        ours[number] = cell(&format!("r{number:04}"), "x", 1, "old");
+        found(&ours, &theirs)
+    };
+    let mut settling = Settling::new(&only(1), 2);
+    let decided: Vec<bool> = [only(2), only(2), only(2)].iter().map(|next| settling.add(next)).collect();
+    assert_eq!((decided, settling.fate()), (vec![false, false, true], Fate::Stays));
+    // Another row each time is what a busy table looks like.
+    let mut settling = Settling::new(&only(1), 2);
+    let decided: Vec<bool> = (2..6).map(|number| settling.add(&only(number))).collect();
+    assert_eq!((decided, settling.fate()), (vec![false, false, false, true], Fate::Changing));
+    let mut settling = Settling::new(&only(1), 2);
+    assert!(settling.add(&equal()) && settling.fate() == Fate::Settled);
+}
+
+/// A late row in the part of an answer that is kept hid that the part behind it differs.
+#[test]
+fn what_differs_behind_the_cells_that_are_kept_is_followed() {
+    let answer = |cells: Vec<Cell>| Ok(Answer::of_cells(cells, 200));
+    let theirs = [some(), some()].concat();
+    let with = |first: &str, last: &str| {
+        let mut ours = theirs.clone();
+        ours[0] = cell("a", "x", 1, first);
+        ours[7] = cell("c", "x", 1, last);
+        compare(&scan(), &answer(ours), &answer(theirs.clone()))
+    };
+    let mut settling = Settling::new(&with("0", "9"), 2);
+    settling.add(&with("1", "9"));
+    assert_eq!(settling.fate(), Fate::Changing, "the first row has become equal, and the last has not");
+    settling.add(&with("1", "9"));
+    settling.add(&with("1", "9"));
+    assert_eq!(settling.fate(), Fate::Stays);
 }
