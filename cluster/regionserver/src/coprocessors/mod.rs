@@ -89,7 +89,7 @@ pub(crate) struct Coprocessors {
     jvm: Arc<Jvm>,
     /// Threads for calls of regions with coprocessors, so that a slow one keeps no thread from other tables.
     pub(crate) pool: Arc<DiskPool>,
-    pub(crate) scans: scans::HostedScans,
+    pub(crate) scans: Arc<scans::HostedScans>,
     numbers: AtomicU64,
     /// A region with coprocessors was opened.
     used: AtomicBool,
@@ -109,7 +109,7 @@ impl Coprocessors {
         Coprocessors {
             jvm: Arc::new(Jvm::new(settings.clone(), env.clone(), lifecycle.clone(), server_name)),
             pool: Arc::new(DiskPool::new(limits, env.clock.clone())),
-            scans: scans::HostedScans::default(),
+            scans: Arc::default(),
             numbers: AtomicU64::new(0),
             used: AtomicBool::new(false),
             regions: RwLock::default(),

@@ -5,6 +5,7 @@
 //! as those of other scanners (`calls/scanners.rs`).
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,6 +32,8 @@ const SCANS_MAX: usize = 10_000;
 pub(crate) struct HostedScans {
     open: Mutex<HashMap<u64, Entry>>,
     count: AtomicUsize,
+    /// Those that a call has left without closing them.
+    left: Mutex<Vec<HostedScan>>,
 }
 
 enum Entry {
@@ -47,6 +50,63 @@ pub(crate) struct HostedScan {
     used_ns: u64,
     result_bytes_max: u64,
     needs_cursor: bool,
+}
+
+/// A scan in the hand of a call, which puts it back or closes it. A call that ends otherwise (refused, failed, its client gone) drops it;
+/// then the thread that looks for leases that ran out closes it in the JVM, where nobody else would.
+pub(crate) struct ClaimedScan {
+    scans: Arc<HostedScans>,
+    id: u64,
+    /// `None` once it is put back or closed.
+    scan: Option<HostedScan>,
+}
+
+impl Deref for ClaimedScan {
+    type Target = HostedScan;
+
+    fn deref(&self) -> &HostedScan {
+        self.scan.as_ref().expect("it is taken out by what ends the claim only")
+    }
+}
+
+impl DerefMut for ClaimedScan {
+    fn deref_mut(&mut self) -> &mut HostedScan {
+        self.scan.as_mut().expect("it is taken out by what ends the claim only")
+    }
+}
+
+impl ClaimedScan {
+    /// Keeps the scan for the next call. RegionTooBusyException if there are too many: then it is closed.
+    fn put_back(mut self) -> Result<(), RpcError> {
+        let mut open = self.scans.open.lock();
+        if open.len() >= SCANS_MAX && !open.contains_key(&self.id) {
+            return Err(RpcError::region_too_busy(format!(
+                "{SCANS_MAX} scanners are open in the JVM of coprocessors"
+            )));
+        }
+        if let Some(scan) = self.scan.take() {
+            open.insert(self.id, Entry::Idle(scan));
+        }
+        self.scans.count.store(open.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Closes the scanner in the JVM. *Blocking*.
+    fn close(mut self, operation: &mut Operation) {
+        if close(operation, &self) {
+            self.scans.remove(self.id);
+            self.scan = None;
+        }
+    }
+}
+
+impl Drop for ClaimedScan {
+    fn drop(&mut self) {
+        if let Some(scan) = self.scan.take() {
+            self.scans.remove(self.id);
+            self.scans.left.lock().push(scan);
+        }
+    }
 }
 
 /// What one call may take.
@@ -67,18 +127,6 @@ impl HostedScans {
         self.count.load(Ordering::Acquire) > 0 && self.open.lock().contains_key(&id)
     }
 
-    fn put(&self, id: u64, scan: HostedScan) -> Result<(), RpcError> {
-        let mut open = self.open.lock();
-        if open.len() >= SCANS_MAX && !open.contains_key(&id) {
-            return Err(RpcError::region_too_busy(format!(
-                "{SCANS_MAX} scanners are open in the JVM of coprocessors"
-            )));
-        }
-        open.insert(id, Entry::Idle(scan));
-        self.count.store(open.len(), Ordering::Release);
-        Ok(())
-    }
-
     fn remove(&self, id: u64) {
         let mut open = self.open.lock();
         let removed = open.remove(&id);
@@ -87,18 +135,13 @@ impl HostedScans {
         drop(removed);
     }
 
-    /// Of a scan whose call could not be carried out.
-    pub(crate) fn forget(&self, id: u64) {
-        self.remove(id);
-    }
-
     /// The scan, for one call. `None`: the lease was renewed.
     pub(crate) fn claim(
-        &self,
+        self: &Arc<Self>,
         id: u64,
         call_seq: Option<u64>,
         renew_at_ns: Option<u64>,
-    ) -> Result<Option<HostedScan>, RpcError> {
+    ) -> Result<Option<ClaimedScan>, RpcError> {
         let mut open = self.open.lock();
         let entry = open.get_mut(&id);
         let entry = entry.ok_or_else(|| RpcError::unknown_scanner(format!("Unknown scanner '{id}'")))?;
@@ -119,14 +162,16 @@ impl HostedScans {
             return Ok(None);
         }
         match std::mem::replace(entry, Entry::Busy) {
-            Entry::Idle(scan) => Ok(Some(scan)),
+            Entry::Idle(scan) => Ok(Some(ClaimedScan { scans: self.clone(), id, scan: Some(scan) })),
             Entry::Busy => unreachable!("it was idle under the same lock"),
         }
     }
 
-    /// Those whose lease ran out, to be closed.
+    /// Those whose lease ran out, and those that their call has left: to be closed.
     pub(super) fn expired(&self, now_ns: u64, lease_ns: u64) -> Vec<HostedScan> {
-        self.take_if(|scan| now_ns.saturating_sub(scan.used_ns) > lease_ns)
+        let mut expired = self.take_if(|scan| now_ns.saturating_sub(scan.used_ns) > lease_ns);
+        expired.append(&mut self.left.lock());
+        expired
     }
 
     /// Forgets those of a region that is closing.
@@ -134,6 +179,7 @@ impl HostedScans {
         if self.count.load(Ordering::Acquire) > 0 {
             drop(self.take_if(|scan| Arc::ptr_eq(&scan.online, online)));
         }
+        self.left.lock().retain(|scan| !Arc::ptr_eq(&scan.online, online));
     }
 
     fn take_if(&self, wanted: impl Fn(&HostedScan) -> bool) -> Vec<HostedScan> {
@@ -155,7 +201,7 @@ pub(crate) enum Opened {
     /// The server's own scanner does it, for this message.
     Own(Box<pb::Scan>),
     /// Its scanner is in the JVM; the first call may go on.
-    Hosted(u64, HostedScan),
+    Hosted(ClaimedScan),
 }
 
 /// Runs the hooks of a scan that is opened. *Blocking*.
@@ -200,14 +246,13 @@ pub(crate) fn open(
         result_bytes_max: asked.map_or(server_max, |size| size.min(server_max)),
         needs_cursor,
     };
-    Ok(Opened::Hosted(id, scan))
+    Ok(Opened::Hosted(ClaimedScan { scans: server.coprocessors.scans.clone(), id, scan: Some(scan) }))
 }
 
 /// Answers one call of a scan. *Blocking*. `opened`: the call has opened it.
 pub(crate) fn next(
     operation: &mut Operation,
-    id: u64,
-    mut scan: HostedScan,
+    mut scan: ClaimedScan,
     limits: &HostedLimits,
     opened: bool,
 ) -> Result<Reply, RpcError> {
@@ -216,11 +261,11 @@ pub(crate) fn next(
     let (response, cells, is_over) = match done {
         Ok(done) => done,
         Err(error) => {
-            server.coprocessors.scans.remove(id);
-            close(operation, &scan);
+            scan.close(operation);
             return Err(if opened { error } else { crate::service::scan_reset(error) });
         }
     };
+    let id = scan.id;
     let mut response = pb::ScanResponse { scanner_id: Some(id), ..response };
     if opened {
         response.ttl = Some(u32::try_from(server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
@@ -229,11 +274,10 @@ pub(crate) fn next(
     scan.online.region.note_scanned(u64::from(!cells.is_empty()), 0, &[]);
     if is_over || limits.close {
         let next_call_seq = scan.next_call_seq;
-        server.coprocessors.scans.remove(id);
-        close(operation, &scan);
+        scan.close(operation);
         server.scanners.ended(id, next_call_seq);
     } else {
-        server.coprocessors.scans.put(id, scan)?;
+        scan.put_back()?;
     }
     let block = limits.codec.and_then(|codec| convert::cell_block(codec, &cells));
     Ok(Reply { cells: block, ..Reply::message(&response) })
@@ -290,17 +334,19 @@ fn run(operation: &mut Operation, scan: &HostedScan, limits: &HostedLimits) -> R
     Ok((response, all, nothing_left || !more))
 }
 
-/// Closes the scanner in the JVM, if that is there. An error changes nothing for the client.
-pub(super) fn close(operation: &mut Operation, scan: &HostedScan) {
+/// Closes the scanner in the JVM, if that is there. An error, which is `false`, changes nothing for the client.
+pub(super) fn close(operation: &mut Operation, scan: &HostedScan) -> bool {
     if scan.generation != operation.child.generation {
-        return;
+        return true;
     }
     let coprocessors = scan.online.coprocessors.as_ref().expect("a region with coprocessors");
     let frame =
         Frame { scanner: Some(scan.scanner), ..frames::call(Method::ScannerClose, coprocessors.number) };
-    if let Err(error) = operation.call(frame) {
+    let closed = operation.call(frame);
+    if let Err(error) = &closed {
         tracing::debug!(%error, "a scanner was not closed in the JVM of coprocessors");
     }
+    closed.is_ok()
 }
 
 impl RegionServer {

@@ -82,7 +82,7 @@ pub(super) fn open_scan(
                     drop(operation);
                     own(pb::ScanRequest { scan: Some(*scan), ..request })
                 }
-                Opened::Hosted(id, scan) => coprocessors::next(&mut operation, id, scan, &limits, true),
+                Opened::Hosted(scan) => coprocessors::next(&mut operation, scan, &limits, true),
             }
         };
         server.run_pooled("Scan", waits, work).await
@@ -115,16 +115,10 @@ pub(super) fn next_scan(
         let work = move || {
             let online = scan.online.clone();
             if !on_pool.regions.serves(&online) {
-                on_pool.coprocessors.scans.forget(id);
                 return Err(on_pool.regions.not_online(online.region.info().region_name()));
             }
-            match Operation::begin(&on_pool, &online, Some(&terms)) {
-                Ok(mut operation) => coprocessors::next(&mut operation, id, scan, &limits, false),
-                Err(error) => {
-                    on_pool.coprocessors.scans.forget(id);
-                    Err(super::scan_reset(error))
-                }
-            }
+            let begun = Operation::begin(&on_pool, &online, Some(&terms));
+            coprocessors::next(&mut begun.map_err(super::scan_reset)?, scan, &limits, false)
         };
         server.run_pooled("Scan", waits, work).await
     }))
