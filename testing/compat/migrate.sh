@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A table moves from a real HBase 2.6.4 to Halcyon by `halcyon migrate` and back, while a Java client writes to it and reads from it. The
-# client knows what each row must have, and compares all rows of both at the end.
+# client knows what each row must have, and compares all rows of both at the end. HBase has another peer meanwhile, which gets all
+# tables and goes on getting its edits. A second table is truncated before the cut over.
 #   migrate.sh
 # ROWS         rows that are loaded before, default 200000
 # THREADS      threads of the client, default 8
@@ -21,10 +22,12 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 DIR="${MIGRATE_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-migrate.XXXXXX")}"
 WORKER=""
 RUN=""
+SITE_PID=""
 finish() {
   local code=$?
   process_kill "$RUN"
   process_kill "$WORKER"
+  process_kill "$SITE_PID"
   server_kill
   hbase_kill
   if [ $code -eq 0 ] && [ -z "${MIGRATE_DIR:-}" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
@@ -103,8 +106,21 @@ measured() {
     "$(bc -l <<< "($(cpu_ms "$SERVER_PID") - $halcyon) / 1000")" "$(bc -l <<< "($(cpu_ms "$WORKER") - $worker) / 1000")"
 }
 
+shell_at() { # shell_at ZOOKEEPER COMMAND
+  "$HALCYON" shell --zookeeper "$1" -e "$2" >> "$DIR/shell.log" 2>&1 < /dev/null || fail "halcyon shell, $2: $(tail -n 3 "$DIR/shell.log")"
+}
+
+# site_gets ROW: a row of a table that does not move reaches HBase's other peer.
+site_gets() {
+  shell_at "$HBASE_ZK" "put 'bystander', '$1', 'f:q', 'v'"
+  process_await "$SITE_PID" 60 site_has "$1" || fail "row $1 has not reached the other peer of HBase"
+}
+site_has() { "$HALCYON" shell --zookeeper "$SITE_ZK" -e "get 'bystander', '$1'" < /dev/null | grep -q 'value=v'; }
+
 KILLS=0
 UNDONE=0
+server_start "$DIR/site" "$DIR/site.log"
+SITE_PID="$SERVER_PID" SITE_ZK="$ZK"
 server_start "$DIR/data" "$DIR/server.log"
 hbase_start "$DIR/hbase" "$DIR/hbase-root"
 (java_client create "$HBASE_ZK")
@@ -113,7 +129,17 @@ java_client work "$HBASE_ZK" "$ZK" "$DIR" "$THREADS" "$ROWS" > "$DIR/worker.txt"
 WORKER=$!
 process_await "$WORKER" 60 test -e "$DIR/counts"
 sleep 3
-WHERE=(--from "hbase://$HBASE_ZK/hbase" --to "hbase://$ZK/hbase" --tables shop:orders)
+WHERE=(--from "hbase://$HBASE_ZK/hbase" --to "hbase://$ZK/hbase" --tables shop:orders,shop:small)
+for at in "$HBASE_ZK" "$SITE_ZK"; do
+  shell_at "$at" "create 'bystander', {NAME => 'f', REPLICATION_SCOPE => 1}"
+done
+shell_at "$SITE_ZK" "create_namespace 'shop'"
+shell_at "$SITE_ZK" "create 'shop:orders', 'a', 'b'"
+shell_at "$SITE_ZK" "create 'shop:small', 'f'"
+shell_at "$HBASE_ZK" "create 'shop:small', 'f'"
+shell_at "$HBASE_ZK" "put 'shop:small', 'old', 'f:q', 'v'"
+shell_at "$HBASE_ZK" "add_peer 'site', CLUSTER_KEY => \"$SITE_ZK:/hbase\""
+site_gets before
 
 # Wrong input changes nothing and says what to do.
 ! migrate --from "hbase://$HBASE_ZK/hbase" --to "hbase://$ZK/hbase" --tables shop:none || fail "a table that does not exist was taken"
@@ -122,6 +148,11 @@ grep -q "the source has no table shop:none" "$DIR/migrate.log"
 grep -q "are one cluster" "$DIR/migrate.log"
 ! migrate --cut-over || fail "a cut over without a migration"
 grep -q "there is no migration" "$DIR/migrate.log"
+! migrate "${WHERE[@]}" || fail "the other peer of HBase was not looked at"
+grep -q "the peer site of the source would begin to get shop:orders" "$DIR/migrate.log"
+! migrate "${WHERE[@]}" --accept-other-peers || fail "the other peer of HBase would get the table of marks"
+shell_at "$HBASE_ZK" "$(grep -o 'append_peer_exclude_tableCFs .site., {"halcyon_migrate" => \[\]}' "$DIR/migrate.log" | head -n 1)"
+WHERE+=(--accept-other-peers)
 
 if [ "$FAULTS" = 1 ]; then
   killed 'target: shop:orders is created' "${WHERE[@]}"
@@ -142,7 +173,13 @@ if [ "$FAULTS" = 1 ]; then
   must --back --pause-max 60
 fi
 sleep 3
-measured "cut over" cuts --cut-over
+site_gets during
+# What the target has of a table that was truncated is not deleted unasked.
+shell_at "$HBASE_ZK" "truncate 'shop:small'"
+shell_at "$HBASE_ZK" "put 'shop:small', 'new', 'f:q', 'v'"
+! migrate --cut-over || fail "the cut over deleted a row that it was not told to"
+grep -q "1 rows have cells that only the target has: shop:small 'old'" "$DIR/migrate.log"
+measured "cut over" cuts --cut-over --delete-surplus
 grep '^cut over: ' "$DIR/migrate.log" | tail -n 1
 sleep 5
 measured "verify at Halcyon" must --verify
@@ -158,4 +195,5 @@ cat "$DIR/worker.txt"
 migrate --finish || fail "halcyon migrate --finish failed: $(tail -n 5 "$DIR/migrate.log")"
 migrate --status || fail "no status"
 grep -q 'has ended' "$DIR/migrate.log"
+site_gets after
 echo "migration of $ROWS rows from HBase and back under writes: $KILLS kills of the migration, $UNDONE cut overs undone, differences 0"

@@ -4,12 +4,13 @@
 #![allow(clippy::disallowed_methods)] // the time is the real one
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::{Server, fresh_dir};
 use halcyon_client::{
-    Admin, Cluster, ClusterAddress, ClusterOptions, Delete, FamilyDescriptor, Get, Put, Scan, Table,
-    TableDescriptor, TableName,
+    Admin, Cluster, ClusterAddress, ClusterOptions, Delete, DurabilityLevel, FamilyDescriptor, Get, Peer,
+    Put, Scan, Table, TableDescriptor, TableName,
 };
 
 const ROWS: usize = 2_000;
@@ -29,10 +30,18 @@ fn url(server: &Server) -> String {
     format!("hbase://{}/hbase", server.address("zookeeper"))
 }
 
-fn migrate(dir: &Path, args: &[&str]) -> Output {
+fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halcyon"));
-    command.arg("migrate").arg("--state").arg(dir.join("state.json")).args(["--pause-max", "60"]);
-    command.args(args).output().unwrap()
+    command.arg("migrate").arg("--state").arg(dir.join("state.json"));
+    if !args.contains(&"--pause-max") {
+        command.args(["--pause-max", "60"]);
+    }
+    command.args(args);
+    command
+}
+
+fn migrate(dir: &Path, args: &[&str]) -> Output {
+    command(dir, args).output().unwrap()
 }
 
 /// The output of a run that has to succeed. The runtime goes on meanwhile.
@@ -49,6 +58,33 @@ fn refused(dir: &Path, args: &[&str]) -> String {
     let output = migrate(dir, args);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
+}
+
+fn table_name(name: &str) -> TableName {
+    TableName::parse(name.as_bytes()).unwrap()
+}
+
+/// A table with the family `f`, whose edits peers get or not.
+async fn create(admin: &Admin, name: &str, scope: i32) {
+    let family = FamilyDescriptor::new("f").unwrap().with("REPLICATION_SCOPE", scope.to_string());
+    let table = TableDescriptor::new(table_name(name)).with_family(family);
+    admin.create_table(&table, Vec::new()).await.unwrap();
+}
+
+async fn scope(admin: &Admin, name: &str) -> i32 {
+    admin.describe(&table_name(name)).await.unwrap().families()[0].scope()
+}
+
+async fn put(table: &Table, rows: &[&str]) {
+    for row in rows {
+        table.put(Put::new(row).column("f", "q", row)).await.unwrap();
+    }
+}
+
+/// A row that no peer gets, with a timestamp that is not new: as a bulk load of old events is.
+async fn bypass(table: &Table, row: &str) {
+    let old = Put::new(row).column_at("f", "q", 1_000_000, "v").durability(DurabilityLevel::SkipWal);
+    table.put(old).await.unwrap();
 }
 
 async fn rows(table: &Table) -> usize {
@@ -98,7 +134,7 @@ async fn a_table_moves_and_comes_back() {
     assert!(refused(&dir, &["--cut-over"]).contains("there is no migration"));
     assert!(refused(&dir, &["--to", &to]).contains("--from hbase://"));
     let printed = done(&dir, &begin).await;
-    assert!(printed.contains("compared: differences 0"), "{printed}");
+    assert!(printed.contains("compared: missing 0, surplus 0, changing 0"), "{printed}");
     assert!(printed.contains(&format!("compared: {} rows", ROWS - 1)), "{printed}");
     assert_eq!(their_admin.splits(&name()).await.unwrap().len(), 2);
     here.put(Put::new("live").column("f", "q", "1")).await.unwrap();
@@ -152,9 +188,291 @@ async fn an_aborted_migration_leaves_the_source_as_it_was() {
     assert!(has(&theirs.table(table.clone(), 0), "r").await);
     // What is at the target is not overwritten by a second try that does not say so.
     let again = ["--from", &from, "--to", &to, "--tables", "t"];
-    assert!(refused(&dir, &again).contains("--into-filled"));
-    done(&dir, &[&again[..], &["--into-filled"]].concat()).await;
+    assert!(refused(&dir, &again).contains("--again"));
+    done(&dir, &[&again[..], &["--again"]].concat()).await;
     source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// A peer that gets all tables began to get the table of marks, too. Its cluster refused the edits, and with them all that came
+/// later, also when the migration had ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_peers_of_both_sides_get_their_edits() {
+    let dir = fresh_dir("migrate-peers");
+    let [source, target, site] =
+        ["source", "target", "site"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, their_admin), (other, other_admin)) =
+        (connect(&source).await, connect(&target).await, connect(&site).await);
+    let site_key = format!("{}:/hbase", site.address("zookeeper"));
+    for admin in [&our_admin, &their_admin] {
+        admin.add_peer(&Peer::new("site", &site_key)).await.unwrap();
+        create(admin, "bystander", 1).await;
+    }
+    create(&our_admin, "t", 1).await;
+    for name in ["t", "bystander"] {
+        create(&other_admin, name, 0).await;
+    }
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    let at_site = other.table(table_name("t"), 0);
+    put(&here, &["before"]).await;
+    waits_for(&at_site, "before").await;
+
+    let (from, to) = (url(&source), url(&target));
+    let begin = ["--from", &from, "--to", &to, "--tables", "t"];
+    let error = refused(&dir, &begin);
+    for side in ["source", "target"] {
+        assert!(error.contains(&format!("the peer site of the {side} gets halcyon_migrate")), "{error}");
+    }
+    assert!(error.contains("append_peer_exclude_tableCFs 'site', {\"halcyon_migrate\" => []}"), "{error}");
+    assert!(error.contains("the peer site of the target would begin to get t"), "{error}");
+    let accepting = [&begin[..], &["--accept-other-peers"]].concat();
+    assert!(refused(&dir, &accepting).contains("gets halcyon_migrate"));
+    assert!(our_admin.descriptor(&table_name("halcyon_migrate")).await.unwrap().is_none());
+    // One way out at each side.
+    let marks = table_name("halcyon_migrate");
+    let without = Peer { excluded_tables: vec![(marks.clone(), Vec::new())], ..Peer::new("site", &site_key) };
+    our_admin.update_peer(&without).await.unwrap();
+    let family = FamilyDescriptor::new("m").unwrap();
+    other_admin.create_table(&TableDescriptor::new(marks).with_family(family), Vec::new()).await.unwrap();
+    done(&dir, &accepting).await;
+
+    put(&here, &["during"]).await;
+    waits_for(&at_site, "during").await;
+    // A peer that comes later is looked at, too.
+    let late = Peer::new("late", &format!("{}:/hbase", source.address("zookeeper")));
+    their_admin.add_peer(&late).await.unwrap();
+    done(&dir, &["--cut-over"]).await; // its cluster has all tables
+    their_admin.remove_peer("late").await.unwrap();
+    put(&there, &["after"]).await;
+    waits_for(&at_site, "after").await;
+    let printed = done(&dir, &["--finish", "--close-source"]).await;
+    assert!(
+        printed.contains("REPLICATION_SCOPE of t stays as it is, because of the peers site"),
+        "{printed}"
+    );
+    assert_eq!((scope(&our_admin, "t").await, scope(&their_admin, "t").await), (1, 1));
+    assert!(our_admin.describe(&table_name("t")).await.unwrap().read_only(), "clients have left it");
+    put(&there, &["end"]).await;
+    waits_for(&at_site, "end").await;
+    for cluster in [&ours, &theirs] {
+        put(&cluster.table(table_name("bystander"), 0), &["r"]).await;
+    }
+    waits_for(&other.table(table_name("bystander"), 0), "r").await;
+    source.stop();
+    target.stop();
+    site.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// The end of a migration gave the target the scopes of the source, and a second site of the target got nothing any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_side_keeps_its_own_scopes() {
+    let dir = fresh_dir("migrate-scopes");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (_, their_admin)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    create(&their_admin, "t", 1).await;
+    put(&ours.table(table_name("t"), 0), &["r"]).await;
+    let (from, to) = (url(&source), url(&target));
+    let begin = ["--from", &from, "--to", &to, "--tables", "t"];
+    for (steps, more) in [(&["--abort"][..], &[][..]), (&["--cut-over", "--finish"], &["--again"])] {
+        done(&dir, &[&begin[..], more].concat()).await;
+        assert_eq!(scope(&our_admin, "t").await, 1);
+        for step in steps {
+            done(&dir, &[step]).await;
+        }
+        assert_eq!((scope(&our_admin, "t").await, scope(&their_admin, "t").await), (0, 1), "{steps:?}");
+    }
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Rows that only the target had were told as rows that change all the time, and deleted at the cut over.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_deleted_unasked() {
+    let dir = fresh_dir("migrate-surplus");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, their_admin)) = (connect(&source).await, connect(&target).await);
+    let (from, to) = (url(&source), url(&target));
+    let own = ["own-1", "own-2", "own-3"];
+    for name in ["merged", "again"] {
+        create(&our_admin, name, 0).await;
+        create(&their_admin, name, 0).await;
+        put(&ours.table(table_name(name), 0), &["r"]).await;
+        put(&theirs.table(table_name(name), 0), &own).await;
+    }
+
+    let there = theirs.table(table_name("merged"), 0);
+    let begin = ["--from", &from, "--to", &to, "--tables", "merged"];
+    let error = refused(&dir, &begin);
+    assert!(error.contains("merged has rows at the target") && error.contains("--merge"), "{error}");
+    let printed = done(&dir, &[&begin[..], &["--merge"]].concat()).await;
+    assert!(printed.contains("3 rows that only the target has stay there"), "{printed}");
+    assert!(refused(&dir, &["--cut-over", "--delete-surplus"]).contains("begun with --merge"));
+    done(&dir, &["--cut-over"]).await;
+    assert_eq!(rows(&there).await, 4);
+    done(&dir, &["--finish"]).await;
+
+    let there = theirs.table(table_name("again"), 0);
+    let dir = dir.join("again");
+    std::fs::create_dir_all(&dir).unwrap();
+    let begin = ["--from", &from, "--to", &to, "--tables", "again"];
+    let printed = done(&dir, &[&begin[..], &["--again"]].concat()).await;
+    assert!(printed.contains("missing 0, surplus 3, changing 0"), "{printed}");
+    let error = refused(&dir, &["--verify"]);
+    assert!(error.contains("3 rows have cells that only the target has: again 'own-1'"), "{error}");
+    let error = refused(&dir, &["--cut-over"]);
+    assert!(error.contains("--delete-surplus") && error.contains("Nothing was changed"), "{error}");
+    assert_eq!(rows(&there).await, 4);
+    let printed = done(&dir, &["--cut-over", "--delete-surplus"]).await;
+    assert!(printed.contains("3 cells of 3 rows are deleted"), "{printed}");
+    assert_eq!(rows(&there).await, 1);
+    // Now the source is the one that follows.
+    bypass(&ours.table(table_name("again"), 0), "forgotten").await;
+    assert!(refused(&dir, &["--verify"]).contains("only the source has: again 'forgotten'"));
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(dir.parent().unwrap());
+}
+
+/// What went past the WAL after the comparison, with timestamps that were not new, was lost without a word.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_bypassed_the_wal_is_found_before_a_cut_over() {
+    let dir = fresh_dir("migrate-bypass");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, their_admin)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    put(&here, &["a", "b"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+
+    // Truncated and filled again: what the target has is not what the source has.
+    our_admin.disable_table(&table_name("t")).await.unwrap();
+    our_admin.truncate_table(&table_name("t"), true).await.unwrap();
+    put(&here, &["c"]).await;
+    bypass(&here, "d").await;
+    let error = refused(&dir, &["--cut-over"]);
+    assert!(error.contains("2 rows have cells that only the target has: t 'a', t 'b'"), "{error}");
+    assert!(has(&there, "a").await && has(&there, "d").await);
+
+    // A schema tool sets the scope back.
+    let mut table = our_admin.describe(&table_name("t")).await.unwrap();
+    let family = table.families()[0].clone();
+    table = table.with_family(family.clone().with("REPLICATION_SCOPE", "0"));
+    our_admin.modify_table(&table).await.unwrap();
+    bypass(&here, "e").await;
+    let error = refused(&dir, &["--cut-over"]);
+    assert!(error.contains("alter 't', {NAME => 'f', REPLICATION_SCOPE => 1}"), "{error}");
+    our_admin.modify_table(&table.with_family(family)).await.unwrap();
+    let printed = done(&dir, &["--cut-over", "--delete-surplus"]).await;
+    assert!(printed.contains("no comparison of all rows counts any more"), "{printed}");
+    assert_eq!(rows(&there).await, 3);
+
+    // The way back, without its peer for a time.
+    their_admin.remove_peer("halcyon_migrate_back").await.unwrap();
+    put(&there, &["unsent"]).await;
+    let error = refused(&dir, &["--back"]);
+    assert!(error.contains("the target has no peer halcyon_migrate_back any more"), "{error}");
+    let key = format!("{}:/hbase", source.address("zookeeper"));
+    let tables = ["t", "halcyon_migrate"].map(table_name);
+    their_admin.add_peer(&Peer::of_tables("halcyon_migrate_back", &key, tables)).await.unwrap();
+    done(&dir, &["--back"]).await;
+    assert!(has(&here, "unsent").await);
+
+    // An old comparison, for once trusted.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    bypass(&here, "f").await;
+    let printed = done(&dir, &["--cut-over", "--verified-within", "1"]).await;
+    assert!(printed.contains("all rows are compared again"), "{printed}");
+    assert!(has(&there, "f").await);
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Rows for which there was no time in the pause were looked for at the new side, where they had not arrived.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_time_in_the_pause_are_found_after_it() {
+    let dir = fresh_dir("migrate-late");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, _)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    let here = ours.table(table_name("t"), 0);
+    // Until the pause begins: the last ones come after the last look at the source.
+    let writer = tokio::spawn(async move {
+        for number in 0.. {
+            let row = format!("r{number:08}");
+            let put = Put::new(&row).column("f", "q", "v").durability(DurabilityLevel::SkipWal);
+            if here.put(put).await.is_err() {
+                return number;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        0
+    });
+    let printed = done(&dir, &["--cut-over", "--pause-search-max", "0"]).await;
+    let written = writer.await.unwrap();
+    assert!(printed.contains("cells had not reached the target and were written now"), "{printed}");
+    assert_eq!(rows(&theirs.table(table_name("t"), 0)).await, written);
+    done(&dir, &["--verify"]).await;
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// The change of one table hung, and all tables refused writes for as long as it did.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_ends_when_its_time_is_over() {
+    let dir = fresh_dir("migrate-pause");
+    let source = Server::start_on_this_machine(&dir.join("source"), &["--memory", "128m"]);
+    let target = Server::start(&dir.join("target"), &["--memory", "128m"]);
+    let (ours, our_admin) = connect(&source).await;
+    for name in ["good", "bad"] {
+        create(&our_admin, name, 1).await;
+        put(&ours.table(table_name(name), 0), &["r"]).await;
+        our_admin.flush(&table_name(name)).await.unwrap();
+    }
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "good,bad"]).await;
+    // A region that cannot be opened again.
+    let region = our_admin.regions(&table_name("bad")).await.unwrap().remove(0).region;
+    let family = region.dir(&dir.join("source")).join("f");
+    std::fs::rename(&family, family.with_extension("away")).unwrap();
+    std::fs::write(&family, b"no directory").unwrap();
+    let log = std::fs::File::create(dir.join("cut-over.log")).unwrap();
+    let mut cut = command(&dir, &["--cut-over", "--pause-max", "3", "--skip-verify"]);
+    let mut cut = cut.stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log)).spawn().unwrap();
+    let printed = || std::fs::read_to_string(dir.join("cut-over.log")).unwrap();
+    let said = async |text: &str| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !printed().contains(text) {
+            assert!(Instant::now() < until, "no '{text}' in {}", printed());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    said("writes stop").await;
+    let stopped = Instant::now();
+    let good = ours.table(table_name("good"), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    while good.put(Put::new("again").column("f", "q", "v")).await.is_err() {
+        assert!(stopped.elapsed() < Duration::from_secs(15), "{}", printed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(stopped.elapsed() < Duration::from_secs(10), "after {:?}: {}", stopped.elapsed(), printed());
+    said("tables are not opened for writes yet").await;
+    assert!(printed().contains("of bad is"), "{}", printed());
+    cut.kill().unwrap();
+    cut.wait().unwrap();
+    source.kill(); // it waits for the region
     target.stop();
     let _ = std::fs::remove_dir_all(&dir);
 }

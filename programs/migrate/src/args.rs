@@ -57,6 +57,9 @@ pub struct MigrateArgs {
     /// A cut over that would take longer is undone, and the source takes writes again.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub pause_max: u64,
+    /// Longest search for changed rows while writes are stopped; a longer one follows the pause [default: a third of what is left].
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub pause_search_max: Option<u64>,
     /// At a cut over, write the address of the cluster that takes writes from now on to this file.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -72,12 +75,27 @@ pub struct MigrateArgs {
     /// Create families without IS_MOB: their values are stored as other values are.
     #[arg(long)]
     pub drop_mob: bool,
-    /// Copy into tables that have rows already.
+    /// Copy into tables that have rows of an earlier try: the target becomes like the source.
+    #[arg(long, conflicts_with = "merge")]
+    pub again: bool,
+    /// Copy into tables that have rows of their own. Cells that only the target has stay there.
     #[arg(long)]
-    pub into_filled: bool,
-    /// Accept that other peers of the source get the tables' edits, because REPLICATION_SCOPE becomes 1.
+    pub merge: bool,
+    /// Accept that other peers of either cluster begin to get the tables, because REPLICATION_SCOPE becomes 1.
     #[arg(long)]
     pub accept_other_peers: bool,
+    /// Let a cut over delete the cells that only the side that follows has.
+    #[arg(long, conflicts_with = "merge")]
+    pub delete_surplus: bool,
+    /// A cut over compares all rows once more if the last comparison of all rows ended longer ago.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub verified_within: u64,
+    /// Cut over without comparing all rows once more, whatever has happened since the last comparison.
+    #[arg(long, conflicts_with = "verified_within")]
+    pub skip_verify: bool,
+    /// With --finish: the tables that clients have left stay READONLY.
+    #[arg(long, requires = "finish")]
+    pub close_source: bool,
     /// Time between two lines of progress.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub progress_period: u64,

@@ -1,24 +1,29 @@
 //! Compares every row of both sides while clients write.
 //!
 //! The walk of `digest.rs` over all ranges finds rows that differ. Most of them were written between the two looks. They are
-//! looked at again after a mark has arrived, when the target has all that the source had. A row that changes all the time may
-//! differ at each look: it is left for the cut over, when nothing changes. A row that did not change for a while and still
-//! differs is repaired from the side that takes writes, and told.
+//! looked at again after a mark has arrived, when the target has all that the source had. What a row shows then tells what it is:
+//!
+//! - it differs no more: its edits were on their way;
+//! - both sides show the same as at the look before, and the side that follows lacks cells: they are **missing**, and written;
+//! - the same, and the side that follows has cells that the other one has not: they are **surplus**. Nothing deletes them unless
+//!   the user asks for it, since they may be the only copy of something;
+//! - one side has changed between the looks: the row is **changing**, and is left for the cut over, when nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use halcyon_client::{Action, Cell, CellType, Get, Row, Scan};
+use halcyon_client::{Row, Scan};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::digest::{self, Compared, Digests, RowDigest};
 use crate::progress::Progress;
-use crate::side::{Side, mutations};
-use crate::state::{Range, RowOf};
-use crate::{Migration, Way, marks};
+use crate::rows::{Differing, Repair, look, repair};
+use crate::side::Side;
+use crate::state::{Range, RowOf, Walk};
+use crate::{Migration, Way, checks, marks};
 
 /// Rows of a message from a side's reader.
 const DIGESTS_COUNT: usize = 1000;
@@ -26,15 +31,9 @@ const DIGESTS_COUNT: usize = 1000;
 const AHEAD_MAX: usize = 16;
 /// Rows that differ before the comparison gives up: something is wrong with the copy as a whole.
 const DIFFERING_MAX: usize = 200_000;
-/// Rows of a batch of gets, and batches at a time.
-const GETS_COUNT: usize = 100;
-const LOOKS_COUNT: usize = 8;
-/// A write that was under way at a mark may have an older timestamp, and be seen later.
-const UNDER_WAY_MS: i64 = 2_000;
+/// Looks at a row that goes on changing.
 const ROUNDS_MAX: usize = 6;
-/// A row that was not written for so long is not one that changes all the time.
-const SETTLED_MS: i64 = 30_000;
-const TOLD_MAX: usize = 10;
+pub(crate) const TOLD_MAX: usize = 10;
 
 /// What a look at all rows found.
 #[derive(Clone, Debug, Default)]
@@ -45,86 +44,142 @@ pub(crate) struct Found {
     /// Ranges whose sums differed at the first look.
     pub(crate) ranges_differing: u64,
     pub(crate) rows_differing: BTreeSet<RowOf>,
+    /// Rows that only the target has, and keeps.
+    pub(crate) rows_kept: u64,
 }
 
-/// Compares all rows. Rows that never stop changing are left in the state. Fails if others differ for good.
+/// What became of rows that differed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settled {
+    /// Rows that change as often as they are looked at.
+    pub(crate) changing: BTreeSet<RowOf>,
+    /// Rows with cells that only the side that follows has.
+    pub(crate) surplus: BTreeSet<RowOf>,
+    /// How many rows lacked cells, and have them now.
+    pub(crate) repaired: usize,
+}
+
+/// Compares all rows. Rows that never stop changing, and those with surplus cells, are left in the state. Fails if cells are
+/// missing that cannot be written.
 pub(crate) async fn compare_all(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
     let (from, to) = migration.pair(way);
     let mark = marks::drain(from, to).await?;
+    // Before the walk: what changes while it goes on is seen by the next look.
+    let (layouts, servers) = (checks::layouts(migration).await?, checks::servers(migration).await?);
     let found = walk(migration, way).await?;
     let first = found.rows_differing.len();
     println!(
         "compared: {} rows, {} cells in {} ranges; {} ranges and {first} rows differ at the first look",
         found.rows, found.cells, found.ranges, found.ranges_differing
     );
-    let (unsettled, repaired) = settle(migration, way, found.rows_differing).await?;
-    println!(
-        "compared: differences 0{}{}",
-        if repaired == 0 { String::new() } else { format!(" after {repaired} rows were repaired") },
-        match unsettled.len() {
-            0 => String::new(),
-            count => format!("; {count} rows change all the time and are compared at the cut over"),
-        }
-    );
+    let settled = settle(migration, way, found.rows_differing).await?;
+    println!("compared: {}", summary(migration, way, &settled));
+    if found.rows_kept > 0 {
+        println!("{} rows that only the {} has stay there", found.rows_kept, to.name);
+    }
+    let ended_ms = migration.env.clock.now_ms();
     let mut state = migration.state.lock();
     state.compared_ms = mark.written_ms;
-    state.unsettled = unsettled.into_iter().collect();
-    Ok(())
+    state.unsettled = settled.changing.into_iter().collect();
+    state.surplus = settled.surplus.into_iter().collect();
+    state.walk = Some(Walk { ended_ms, layouts, servers });
+    drop(state);
+    migration.save()
 }
 
-/// Looks at rows again until none differs but those that change all the time. Returns these, and how many were repaired.
+/// For a person and for scripts: how many rows lack cells (none, or there was an error), have too many, and change.
+pub(crate) fn summary(migration: &Migration, way: Way, settled: &Settled) -> String {
+    let to = migration.pair(way).1.name;
+    let surplus = settled.surplus.len();
+    let mut text = format!("missing 0, surplus {surplus}, changing {}", settled.changing.len());
+    if settled.repaired > 0 {
+        text += &format!(" after {} rows were repaired", settled.repaired);
+    }
+    if surplus > 0 {
+        let what = if migration.keeps_surplus(way) {
+            "which stay"
+        } else {
+            "which --delete-surplus deletes at a cut over"
+        };
+        text += &format!("; {surplus} rows have cells that only the {to} has, {what}");
+    }
+    if !settled.changing.is_empty() {
+        text += "; rows that change all the time are compared at the cut over";
+    }
+    text
+}
+
+/// An error that names rows with cells that only the side that follows has.
+pub(crate) fn surplus_error(migration: &Migration, way: Way, rows: &[RowOf]) -> String {
+    let shown: Vec<String> = rows.iter().take(TOLD_MAX).map(|place| migration.show(place)).collect();
+    format!(
+        "{} rows have cells that only the {} has: {}{}",
+        rows.len(),
+        migration.pair(way).1.name,
+        shown.join(", "),
+        if rows.len() > TOLD_MAX { ", ..." } else { "" }
+    )
+}
+
+/// Looks at rows again, after a mark each time, until it is known what each of them is.
 pub(crate) async fn settle(
     migration: &Migration,
     way: Way,
-    mut differing: BTreeSet<RowOf>,
-) -> Result<(BTreeSet<RowOf>, usize), String> {
+    mut open: BTreeSet<RowOf>,
+) -> Result<Settled, String> {
     let (from, to) = migration.pair(way);
+    let mut settled = Settled::default();
     let mut repaired = BTreeSet::new();
-    let mut unsettled = BTreeSet::new();
-    let mut rest: Vec<Differing> = Vec::new();
+    let mut seen = BTreeMap::new();
     for round in 0..ROUNDS_MAX {
-        if differing.is_empty() {
+        if open.is_empty() {
             break;
         }
         let mark = marks::drain(from, to).await?;
-        let again = look(migration, way, &differing).await?;
-        let now_ms = mark.written_ms;
-        let (changing, still): (Vec<Differing>, Vec<Differing>) =
-            again.into_iter().partition(|one| one.newest_ms() > now_ms - SETTLED_MS);
-        unsettled = changing.iter().map(|one| one.place.clone()).collect();
-        differing = changing.iter().chain(&still).map(|one| one.place.clone()).collect();
-        // The second look at a row that nothing has changed: it is not on its way.
-        if round > 0 && !still.is_empty() {
-            tell(migration, &still);
-            repair(migration, way, &still, Repair::Missing).await?;
-            repaired.extend(still.iter().map(|one| one.place.clone()));
+        let differing = look(migration, way, &open, mark.now_ms()).await?;
+        let now: BTreeMap<RowOf, _> = differing.iter().map(|one| (one.place.clone(), one.sums())).collect();
+        let is_steady = |one: &&Differing| seen.get(&one.place) == Some(&now[&one.place]);
+        let steady: Vec<Differing> = differing.iter().filter(is_steady).cloned().collect();
+        let (lacking, surplus): (Vec<Differing>, Vec<Differing>) =
+            steady.into_iter().partition(Differing::lacks);
+        tell(migration, &lacking);
+        tell(migration, &surplus);
+        if round + 1 == ROUNDS_MAX {
+            refuse_hidden(migration, to, &lacking, &repaired)?;
         }
-        rest = still;
+        repair(migration, way, &lacking, Repair::Missing).await?;
+        repaired.extend(lacking.into_iter().map(|one| one.place));
+        settled.surplus.extend(surplus.into_iter().map(|one| one.place));
+        open = now.keys().filter(|place| !settled.surplus.contains(place)).cloned().collect();
+        seen = now;
     }
-    let lacks = |one: &&Differing| !changes(&one.here, &one.there, Repair::Missing).is_empty();
-    if let Some(one) = rest.iter().find(lacks) {
-        return Err(format!(
-            "{} rows differ and could not be repaired, among them {}. A delete marker of the {} may hide their cells: \
-             major_compact the tables there, and run this again",
-            rest.iter().filter(lacks).count(),
-            migration.show(&one.place),
-            to.name
-        ));
-    }
-    // Cells that are too many are deleted at the cut over: a client could be writing them now.
-    unsettled.extend(rest.into_iter().map(|one| one.place));
-    repaired.retain(|place| !unsettled.contains(place));
-    Ok((unsettled, repaired.len()))
+    settled.changing = open;
+    settled.repaired = repaired.iter().filter(|place| !settled.changing.contains(place)).count();
+    Ok(settled)
+}
+
+/// Cells that were written and do not show are hidden by something.
+fn refuse_hidden(
+    migration: &Migration,
+    to: &Side,
+    lacking: &[Differing],
+    repaired: &BTreeSet<RowOf>,
+) -> Result<(), String> {
+    let mut hidden = lacking.iter().filter(|one| repaired.contains(&one.place));
+    let Some(one) = hidden.next() else { return Ok(()) };
+    Err(format!(
+        "{} rows lack cells at the {} and could not be repaired, among them {}. A delete marker there may hide their cells: \
+         major_compact the tables there, and run this again",
+        hidden.count() + 1,
+        to.name,
+        migration.show(&one.place),
+    ))
 }
 
 fn tell(migration: &Migration, rows: &[Differing]) {
     for one in rows.iter().take(TOLD_MAX) {
-        println!(
-            "differs: {}, {} cells and {} cells",
-            migration.show(&one.place),
-            one.here.len(),
-            one.there.len()
-        );
+        let (here, there) = one.counts();
+        println!("differs: {}, {here} cells and {there} cells", migration.show(&one.place));
     }
     if rows.len() > TOLD_MAX {
         println!("differs: {} more rows", rows.len() - TOLD_MAX);
@@ -166,17 +221,26 @@ pub(crate) async fn walk(migration: &Arc<Migration>, way: Way) -> Result<Found, 
                     found.rows += compared.left.rows;
                     found.cells += compared.left.cells;
                     found.ranges_differing += u64::from(compared.left != compared.right);
+                    found.rows_kept += compared.rows_kept;
                     let places = compared.differing.into_iter().map(|row| RowOf { table, row });
                     found.rows_differing.extend(places);
                 }
                 if found.rows_differing.len() > DIFFERING_MAX {
-                    return Err(format!("more than {DIFFERING_MAX} rows differ: --abort, drop the tables at the target, and copy again"));
+                    return Err(too_many(way));
                 }
             },
             _ = ticks.tick() => println!("{}", progress.line("compare", ranges, expected)),
         }
     }
     Ok(found)
+}
+
+fn too_many(way: Way) -> String {
+    let what = match way {
+        Way::Forth => "--abort, drop the tables at the target, and copy again",
+        Way::Back => "the source cannot follow any more; --back --skip-verify goes back without them",
+    };
+    format!("more than {DIFFERING_MAX} rows differ: {what}")
 }
 
 async fn compare_range(
@@ -191,7 +255,8 @@ async fn compare_range(
     let name = migration.table(table);
     let left = digests(from, name.clone(), range, slot);
     let right = digests(to, name, range, slot);
-    digest::compare(left, right, |row| progress.add(1, row.cells, row.bytes)).await
+    let keeps = migration.keeps_surplus(way);
+    digest::compare(left, right, keeps, |row| progress.add(1, row.cells, row.bytes)).await
 }
 
 /// Rows of a range at one side, read by a task.
@@ -237,200 +302,4 @@ fn add_part(current: &mut Option<RowDigest>, ready: &mut Vec<RowDigest>, part: &
     }
     let digest = current.as_mut().expect("it was just put there");
     part.iter().for_each(|cell| digest.add(cell));
-}
-
-/// A row with what both sides show of it.
-pub(crate) struct Differing {
-    pub(crate) place: RowOf,
-    here: Vec<Cell>,
-    there: Vec<Cell>,
-}
-
-impl Differing {
-    fn newest_ms(&self) -> i64 {
-        self.here.iter().chain(&self.there).map(Cell::timestamp).max().unwrap_or(0)
-    }
-}
-
-/// Reads rows on both sides; returns those that differ now.
-pub(crate) async fn look(
-    migration: &Migration,
-    way: Way,
-    places: &BTreeSet<RowOf>,
-) -> Result<Vec<Differing>, String> {
-    let (from, to) = migration.pair(way);
-    let mut by_table: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
-    for place in places {
-        by_table.entry(place.table).or_default().push(place.row.clone());
-    }
-    let mut chunks = Vec::new();
-    for (table, rows) in by_table {
-        let name = migration.table(table);
-        chunks.extend(rows.chunks(GETS_COUNT).map(|chunk| (table, name.clone(), chunk.to_vec())));
-    }
-    let (chunks, next) = (Arc::new(chunks), Arc::new(AtomicUsize::new(0)));
-    let mut tasks = JoinSet::new();
-    for slot in 0..LOOKS_COUNT.min(chunks.len()) {
-        let (from, to) = (from.clone(), to.clone());
-        let (chunks, next) = (Arc::clone(&chunks), Arc::clone(&next));
-        tasks.spawn(async move {
-            let mut differing = Vec::new();
-            while let Some((table, name, rows)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let (here, there) =
-                    tokio::try_join!(get(&from, name, rows, slot), get(&to, name, rows, slot))?;
-                for (row, (here, there)) in rows.iter().zip(here.into_iter().zip(there)) {
-                    if RowDigest::of(&here) != RowDigest::of(&there) {
-                        let place = RowOf { table: *table, row: row.clone() };
-                        differing.push(Differing {
-                            place,
-                            here: here.into_cells(),
-                            there: there.into_cells(),
-                        });
-                    }
-                }
-            }
-            Ok::<_, String>(differing)
-        });
-    }
-    let mut differing = Vec::new();
-    while let Some(ended) = tasks.join_next().await {
-        differing.extend(ended.map_err(|error| error.to_string())??);
-    }
-    Ok(differing)
-}
-
-/// Rows as a side has them now, those that do not exist without cells.
-async fn get(
-    side: &Side,
-    table: &halcyon_schema::TableName,
-    rows: &[Bytes],
-    slot: usize,
-) -> Result<Vec<Row>, String> {
-    let gets = rows.iter().map(|row| Get::new(row).all_versions());
-    let read = side.cluster.table(table.clone(), slot).get_all(gets).await;
-    read.map_err(|error| side.failed(&format!("get of {table}"), error))
-}
-
-/// How much a repair may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repair {
-    /// Writes cells that are missing or have another value. Cells that are too many may be on their way to the other side.
-    Missing,
-    /// Also deletes cells that are too many: nothing changes now.
-    All,
-}
-
-/// Makes rows of the side that follows like those of the side that takes writes.
-pub(crate) async fn repair(
-    migration: &Migration,
-    way: Way,
-    rows: &[Differing],
-    kind: Repair,
-) -> Result<(), String> {
-    let (from, to) = migration.pair(way);
-    for one in rows {
-        let mut actions: Vec<Action> = Vec::new();
-        mutations(changes(&one.here, &one.there, kind), from.uuid, &mut actions);
-        let name = migration.table(one.place.table);
-        let written = to.cluster.table(name.clone(), 0).batch_all(&actions).await;
-        written.map_err(|error| to.failed(&format!("repair of {name}"), error))?;
-    }
-    Ok(())
-}
-
-/// Cells to write so that `there` becomes like `here`.
-fn changes(here: &[Cell], there: &[Cell], kind: Repair) -> Vec<Cell> {
-    let key = |cell: &Cell| (cell.family().to_vec(), cell.qualifier().to_vec(), cell.timestamp());
-    let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) = (
-        here.iter().map(|cell| (key(cell), cell)).collect(),
-        there.iter().map(|cell| (key(cell), cell)).collect(),
-    );
-    let is_equal = |one: &Cell, other: &Cell| one.value() == other.value() && one.tags() == other.tags();
-    let missing = ours
-        .iter()
-        .filter(|(key, cell)| theirs.get(*key).is_none_or(|other| !is_equal(cell, other)))
-        .map(|(_, cell)| (*cell).clone());
-    let surplus =
-        theirs.iter().filter(|(key, _)| kind == Repair::All && !ours.contains_key(*key)).map(|(_, cell)| {
-            let (row, family, qualifier) = (cell.row(), cell.family(), cell.qualifier());
-            Cell::build(row, family, qualifier, cell.timestamp(), CellType::Delete, b"", b"", 0)
-        });
-    missing.chain(surplus).collect()
-}
-
-/// Rows that the side which takes writes has got since a time of its own clock, with deleted ones. `None` if there are more
-/// than `count_max`.
-pub(crate) async fn changed_since(
-    migration: &Migration,
-    way: Way,
-    since_ms: i64,
-    count_max: usize,
-) -> Result<Option<BTreeSet<RowOf>>, String> {
-    let (from, _) = migration.pair(way);
-    let since_ms = since_ms.saturating_sub(UNDER_WAY_MS);
-    let mut tasks = JoinSet::new();
-    for (table, one) in migration.state.lock().tables.iter().enumerate() {
-        for range in &one.ranges {
-            let (side, name, range) = (from.clone(), one.table(), range.clone());
-            tasks.spawn(async move {
-                let rows = changed_in(&side, name.clone(), &range, since_ms, count_max).await;
-                rows.map(|rows| (table, rows)).map_err(|error| side.failed(&format!("scan of {name}"), error))
-            });
-        }
-    }
-    let mut changed = BTreeSet::new();
-    while let Some(ended) = tasks.join_next().await {
-        let (table, rows) = ended.map_err(|error| error.to_string())??;
-        changed.extend(rows.into_iter().map(|row| RowOf { table, row }));
-        if changed.len() > count_max {
-            return Ok(None);
-        }
-    }
-    Ok(Some(changed))
-}
-
-async fn changed_in(
-    side: &Side,
-    name: halcyon_schema::TableName,
-    range: &Range,
-    since_ms: i64,
-    count_max: usize,
-) -> Result<Vec<Bytes>, halcyon_client::ClientError> {
-    let scan = Scan::new().start(&range.start).raw(true).all_versions().time_range(since_ms, i64::MAX);
-    let scan = scan.cache_blocks(false).allow_partial_rows();
-    let scan = if range.end.is_empty() { scan } else { scan.stop(&range.end) };
-    let mut scanner = side.cluster.table(name, 0).scan(scan);
-    let mut rows: Vec<Bytes> = Vec::new();
-    while let Some(row) = scanner.next().await? {
-        if rows.last().is_none_or(|last| last != row.key()) && !row.is_empty() {
-            rows.push(Bytes::copy_from_slice(row.key()));
-        }
-        if rows.len() > count_max {
-            break;
-        }
-    }
-    scanner.close().await;
-    Ok(rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put(qualifier: &str, time: i64, value: &str) -> Cell {
-        Cell::put(b"r", b"f", qualifier.as_bytes(), time, value.as_bytes())
-    }
-
-    #[test]
-    fn a_repair_writes_what_is_missing_and_deletes_what_is_too_much() {
-        let here = [put("a", 1, "x"), put("b", 2, "y"), put("c", 1, "z")];
-        let there = [put("a", 1, "x"), put("b", 2, "old"), put("d", 1, "w")];
-        let shown = |kind| -> Vec<_> {
-            let changed = changes(&here, &there, kind);
-            changed.iter().map(|cell| (cell.qualifier().to_vec(), cell.cell_type())).collect()
-        };
-        let (b, c, d) = (b"b".to_vec(), b"c".to_vec(), b"d".to_vec());
-        assert_eq!(shown(Repair::Missing), [(b.clone(), CellType::Put), (c.clone(), CellType::Put)]);
-        assert_eq!(shown(Repair::All), [(b, CellType::Put), (c, CellType::Put), (d, CellType::Delete)]);
-    }
 }

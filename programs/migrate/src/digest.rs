@@ -98,17 +98,21 @@ pub(crate) struct Compared {
     pub(crate) right: RangeSum,
     /// Rows that one side lacks or that have other cells there.
     pub(crate) differing: Vec<Bytes>,
+    /// Rows that only the right side has, where these are no difference.
+    pub(crate) rows_kept: u64,
 }
 
-/// Walks over both sides of a range. `seen` gets each row of the left side.
+/// Walks over both sides of a range. `seen` gets each row of the left side. `keeps`: rows that only the right side has are only
+/// counted.
 pub(crate) async fn compare(
     left: Digests,
     right: Digests,
+    keeps: bool,
     mut seen: impl FnMut(&RowDigest),
 ) -> Result<Compared, String> {
     let (mut left, mut right) = (Incoming::new(left), Incoming::new(right));
     let (mut ours, mut theirs) = (left.next().await?, right.next().await?);
-    let mut differing = Vec::new();
+    let (mut differing, mut rows_kept) = (Vec::new(), 0);
     loop {
         let order = match (&ours, &theirs) {
             (None, None) => break,
@@ -121,7 +125,9 @@ pub(crate) async fn compare(
         if let Some(here) = &here {
             seen(here);
         }
-        if here.as_ref().map(|one| one.sum) != there.as_ref().map(|one| one.sum) {
+        if here.is_none() && keeps {
+            rows_kept += 1;
+        } else if here.as_ref().map(|one| one.sum) != there.as_ref().map(|one| one.sum) {
             differing.extend(here.as_ref().or(there.as_ref()).map(|one| one.row.clone()));
         }
         if here.is_some() {
@@ -131,8 +137,9 @@ pub(crate) async fn compare(
             theirs = right.next().await?;
         }
     }
-    let compared = Compared { left: left.sum, right: right.sum, differing };
-    assert_eq!(compared.left == compared.right, compared.differing.is_empty(), "sums and rows agree");
+    let compared = Compared { left: left.sum, right: right.sum, differing, rows_kept };
+    let is_equal = compared.differing.is_empty() && rows_kept == 0;
+    assert_eq!(compared.left == compared.right, is_equal, "sums and rows agree");
     Ok(compared)
 }
 
@@ -158,7 +165,8 @@ mod tests {
         // in batches of different sizes
         let batches = |rows: &[RowDigest], size| rows.chunks(size).map(|batch| Ok(batch.to_vec())).collect();
         let mut seen = 0;
-        let result = compare(sent(batches(left, 1)), sent(batches(right, 3)), |_| seen += 1).await.unwrap();
+        let result =
+            compare(sent(batches(left, 1)), sent(batches(right, 3)), false, |_| seen += 1).await.unwrap();
         assert_eq!(seen, left.len());
         result
     }
@@ -184,9 +192,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn rows_that_only_the_other_side_has_may_stay() {
+        let row = |name: &str, value: &str| digest(name, &[value]);
+        let ours = vec![row("b", "v"), row("c", "v")];
+        let theirs = vec![row("a", "v"), row("b", "w"), row("c", "v"), row("d", "v")];
+        let found = compare(sent(vec![Ok(ours)]), sent(vec![Ok(theirs)]), true, |_| {}).await.unwrap();
+        assert_eq!((found.differing, found.rows_kept), (vec![Bytes::from_static(b"b")], 2));
+    }
+
+    #[tokio::test]
     async fn an_error_of_a_side_ends_the_walk() {
-        let error =
-            compare(sent(vec![Ok(vec![digest("a", &["v"])]), Err("gone".to_string())]), sent(vec![]), |_| {});
+        let left = sent(vec![Ok(vec![digest("a", &["v"])]), Err("gone".to_string())]);
+        let error = compare(left, sent(vec![]), false, |_| {});
         assert_eq!(error.await.unwrap_err(), "gone");
     }
 

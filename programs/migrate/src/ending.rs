@@ -1,8 +1,8 @@
 //! The end of a migration: nothing of it stays but the tables.
 
-use crate::side::{PEER, PEER_BACK, Side};
+use crate::side::{MARKS, PEER, PEER_BACK, Side};
 use crate::state::{Phase, Scope};
-use crate::{Migration, Way, cut_over, marks, plan};
+use crate::{Migration, Way, cut_over, marks, plan, receivers};
 
 /// Removes peers and marks, and puts scopes back. May be called again after an error.
 pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), String> {
@@ -26,24 +26,82 @@ pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), Str
     }
     let phase = migration.state.lock().phase;
     if phase == Phase::CutOver || (matches!(phase, Phase::Ready | Phase::Back) && !is_abort) {
-        // Nothing that was acknowledged stays on one side only.
-        marks::drain(&migration.source, &migration.target).await?;
-        if migration.target.peer(PEER_BACK).await?.is_some() {
-            marks::drain(&migration.target, &migration.source).await?;
-        }
+        drain(migration, if phase == Phase::CutOver { Way::Forth } else { Way::Back }).await?;
     }
     migration.enter(Phase::Ending)?;
     let (source, target) = (&migration.source, &migration.target);
     source.remove_peer(PEER).await?;
     target.remove_peer(PEER_BACK).await?;
-    for (table, scopes) in migration.scopes() {
-        put_back(source, &table, &scopes).await?;
-        put_back(target, &table, &scopes).await?;
+    put_scopes_back(migration).await?;
+    for side in [source, target] {
+        let others = receivers::others(side).await?;
+        for peer in others.iter().filter(|peer| peer.gets(&marks::table())) {
+            println!(
+                "{}: the peer {} may still have to send rows of {MARKS}: keep that table there until \
+                 `status 'replication'` shows that it has sent all",
+                side.name, peer.id
+            );
+        }
+        marks::drop_table(side).await?;
     }
-    marks::drop_table(source).await?;
-    marks::drop_table(target).await?;
     migration.enter(Phase::Ended)?;
     println!("the migration has ended; {} may be deleted", migration.file.path().display());
+    Ok(())
+}
+
+/// Nothing that was acknowledged stays on one side only. `way` says where clients are now. The side that they have left is closed
+/// if the user wants that, and what forgotten clients have written there goes to the other side first.
+async fn drain(migration: &Migration, way: Way) -> Result<(), String> {
+    let (left, used) = migration.pair(way);
+    let is_two_way = migration.target.peer(PEER_BACK).await?.is_some();
+    let is_source = |side: &Side| side.name == migration.source.name;
+    if is_two_way || is_source(used) {
+        marks::drain(used, left).await?;
+    }
+    if migration.args.close_source && !is_two_way {
+        return Err(
+            "--close-source closes the side that clients have left, and there was no cut over".to_string()
+        );
+    }
+    if migration.args.close_source {
+        left.set_read_only(&migration.tables(), true, false).await?;
+        println!("{}: the tables are READONLY", left.name);
+    } else if is_two_way {
+        println!(
+            "{}: takes writes of clients that were forgotten, and from now on they reach nobody else; --finish --close-source \
+             leaves the tables READONLY",
+            left.name
+        );
+    }
+    if is_two_way || is_source(left) {
+        marks::drain(left, used).await?;
+    }
+    Ok(())
+}
+
+/// Each side gets its own scopes back, unless another peer relies on those that it has.
+async fn put_scopes_back(migration: &Migration) -> Result<(), String> {
+    let state = migration.state.lock().clone();
+    for side in [&migration.source, &migration.target] {
+        let is_source = side.name == migration.source.name;
+        let others = receivers::others(side).await?;
+        let known = if is_source { &state.source_peers } else { &state.target_peers };
+        for table in &state.tables {
+            let name = table.table();
+            let peers: Vec<String> =
+                others.iter().filter(|peer| peer.gets(&name)).map(|peer| peer.id.clone()).collect();
+            let before =
+                if is_source { Some(&table.source_scopes[..]) } else { table.target_scopes.as_deref() };
+            match plan::final_scopes(before, &table.source_scopes, &peers, known) {
+                Some(scopes) => put_back(side, &name, scopes).await?,
+                None => println!(
+                    "{}: REPLICATION_SCOPE of {name} stays as it is, because of the peers {}",
+                    side.name,
+                    peers.join(", ")
+                ),
+            }
+        }
+    }
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! `halcyon migrate`: tables move from one running cluster to another while clients use them.
 //!
 //! ```text
-//! prepare.rs   checks both sides (plan.rs); tables at the target; REPLICATION_SCOPE 1; a disabled peer at the source
+//! prepare.rs   checks both sides (plan.rs, receivers.rs, clocks.rs); tables at the target; REPLICATION_SCOPE 1; a disabled peer at the source
 //! copy.rs      all cells of all ranges, versions and delete markers too; edits wait at the source meanwhile
 //! lib.rs       the peer is enabled: the target follows (marks.rs says when it has all)
-//! compare.rs   every row of both sides (digest.rs); rows that differ again and again are repaired
-//! cut_over.rs  writes stop, the last edits arrive, the last rows are compared, the other side takes writes; both directions
+//! compare.rs   every row of both sides (digest.rs); rows that differ again and again are told apart and repaired (rows.rs)
+//! cut_over.rs  all is looked at again (checks.rs); rows that changed are searched for (search.rs), writes stop, the last edits
+//!              arrive, the last rows are compared, the other side takes writes; both directions
+//! after.rs     the old side follows; rows that changed around the cut over
 //! ending.rs    peers and marks go, settings are put back
 //! ```
 //!
@@ -13,11 +15,15 @@
 //! (`state.rs`), and every step may be made again: a run that was killed resumes.
 //!
 //! What must hold: no edit is sent to the target before all rows are copied, and what the migration writes at the target
-//! carries the source's cluster id, so that the peer of the way back does not send it.
+//! carries the source's cluster id, so that the peer of the way back does not send it. Nothing is deleted that the user has not
+//! allowed, no peer of either side gets a table that its cluster lacks, and writes are stopped no longer than `--pause-max`.
 //!
 //! When you change a step, also touch `docs/MIGRATE.md` and `testing/compat/migrate.sh`, which kills it there.
 
+mod after;
 mod args;
+mod checks;
+mod clocks;
 mod compare;
 mod copy;
 mod cut_over;
@@ -28,6 +34,9 @@ mod marks;
 mod plan;
 mod prepare;
 mod progress;
+mod receivers;
+mod rows;
+mod search;
 mod side;
 mod state;
 
@@ -38,12 +47,15 @@ use halcyon_env::Env;
 use halcyon_schema::TableName;
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 pub use args::{Address, MigrateArgs};
 
+use crate::plan::Drops;
+use crate::rows::{Differing, TimesToLive};
 use crate::side::{PEER, Side};
-use crate::state::{Phase, RowOf, Scope, State, StateFile};
+use crate::state::{Phase, RowOf, State, StateFile};
 
 /// Where a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +77,8 @@ struct Migration {
     target: Side,
     file: StateFile,
     state: Mutex<State>,
+    /// Of each table, as this run has found them.
+    times_to_live: OnceCell<Vec<TimesToLive>>,
 }
 
 /// Runs a step, or all up to the cut over. The error is a sentence for the user.
@@ -95,12 +109,13 @@ async fn run(args: MigrateArgs, env: Env) -> Result<(), String> {
             state
         }
         None => {
-            let state = prepare::plan(&args, &source, &target).await?;
+            let state = prepare::plan(&args, &env, &source, &target).await?;
             file.save(&state)?;
             state
         }
     };
-    let migration = Arc::new(Migration { args, env, source, target, file, state: Mutex::new(state) });
+    let (state, times_to_live) = (Mutex::new(state), OnceCell::new());
+    let migration = Arc::new(Migration { args, env, source, target, file, state, times_to_live });
     let mut stop = StopSignals::watch()?;
     tokio::select! {
         done = steps(&migration) => done,
@@ -134,7 +149,20 @@ fn addresses(args: &MigrateArgs, known: Option<&State>) -> Result<(Address, Addr
             return Err(format!("the migration in {} has --tables {}", args.state.display(), kept.join(",")));
         }
     }
+    check_surplus(args, state)?;
     Ok((Address::parse(&state.from)?, Address::parse(&state.to)?))
+}
+
+/// What only the target has is decided upon when a migration begins.
+fn check_surplus(args: &MigrateArgs, state: &State) -> Result<(), String> {
+    let path = args.state.display();
+    match state.keeps_surplus {
+        true if args.again || args.delete_surplus => Err(format!(
+            "the migration in {path} was begun with --merge: cells that only the target has stay there"
+        )),
+        false if args.merge => Err(format!("the migration in {path} was begun without --merge")),
+        _ => Ok(()),
+    }
 }
 
 fn status(state: Option<&State>, file: &StateFile) -> Result<(), String> {
@@ -169,8 +197,8 @@ async fn steps(migration: &Arc<Migration>) -> Result<(), String> {
     let cuts_over = args.cut_over || args.cut_over_when_ready;
     // The side that follows takes edits; a run that was killed may have left it closed.
     match migration.phase() {
-        Phase::CutOver => migration.source.set_read_only(&migration.tables(), false).await?,
-        Phase::Back => migration.target.set_read_only(&migration.tables(), false).await?,
+        Phase::CutOver if !cuts_over => open(migration, &migration.source).await?,
+        Phase::Back if !args.back => open(migration, &migration.target).await?,
         _ => {}
     }
     if args.back {
@@ -202,8 +230,12 @@ async fn steps(migration: &Arc<Migration>) -> Result<(), String> {
     }
     if migration.phase() == Phase::Following {
         follow(migration).await?;
-        verify(migration, Way::Forth).await?;
+        compare::compare_all(migration, Way::Forth).await?;
         migration.enter(Phase::Ready)?;
+        // What a cut over would refuse is an error of the comparison before it, too.
+        if !args.again && !args.delete_surplus {
+            refuse_surplus(migration, Way::Forth)?;
+        }
     } else if args.verify {
         verify(migration, Way::Forth).await?;
     }
@@ -214,9 +246,26 @@ async fn steps(migration: &Arc<Migration>) -> Result<(), String> {
     Ok(())
 }
 
+/// The side that follows takes edits.
+async fn open(migration: &Migration, side: &Side) -> Result<(), String> {
+    side.set_read_only(&migration.tables(), false, false).await
+}
+
+/// Compares all rows. Fails if either side has more than the other one.
 async fn verify(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
     compare::compare_all(migration, way).await?;
-    migration.save()
+    refuse_surplus(migration, way)
+}
+
+fn refuse_surplus(migration: &Migration, way: Way) -> Result<(), String> {
+    let surplus = migration.state.lock().surplus.clone();
+    if surplus.is_empty() || migration.keeps_surplus(way) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}. They may be the only copy of something. A cut over refuses to delete them, unless --delete-surplus is given",
+        compare::surplus_error(migration, way, &surplus)
+    ))
 }
 
 /// Lets the edits go that have waited, and waits until the target has them.
@@ -311,8 +360,34 @@ impl Migration {
         self.state.lock().tables[at].table()
     }
 
-    fn scopes(&self) -> Vec<(TableName, Vec<Scope>)> {
-        self.state.lock().tables.iter().map(|table| (table.table(), table.scopes.clone())).collect()
+    /// What the user gives up.
+    fn drops(&self) -> Drops {
+        Drops { coprocessors: self.args.drop_coprocessors, mob: self.args.drop_mob }
+    }
+
+    /// Whether cells that only the side that follows has stay there.
+    fn keeps_surplus(&self, way: Way) -> bool {
+        way == Way::Forth && self.state.lock().keeps_surplus
+    }
+
+    /// Rows that differ in something that matters.
+    fn unlike(&self, way: Way, mut rows: Vec<Differing>) -> Vec<Differing> {
+        if self.keeps_surplus(way) {
+            rows.retain(Differing::lacks);
+        }
+        rows
+    }
+
+    async fn times_to_live(&self) -> Result<&[TimesToLive], String> {
+        let read = || async {
+            let mut all = Vec::new();
+            for table in self.tables() {
+                let sides = [self.source.described(&table).await?, self.target.described(&table).await?];
+                all.push(TimesToLive::of(&sides));
+            }
+            Ok(all)
+        };
+        self.times_to_live.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
     /// Tables whose edits our peers get.

@@ -1,10 +1,10 @@
 //! What can be said of tables before anything is changed. Nothing here talks to a cluster.
 
 use bytes::Bytes;
-use halcyon_client::{Peer, TableDescriptor};
-use halcyon_schema::{Endpoint, FamilyDescriptor, TableName};
+use halcyon_client::TableDescriptor;
+use halcyon_schema::{Durability, Endpoint, FamilyDescriptor, TableName};
 
-use crate::side::{PEER, with_scope};
+use crate::side::with_scope;
 use crate::state::{Range, Scope};
 
 const MOB: &str = "IS_MOB";
@@ -26,9 +26,7 @@ pub(crate) fn target_descriptor(
     if name.is_system() {
         reasons.push(format!("{name} is a system table; each cluster has its own"));
     }
-    if source.read_only() {
-        reasons.push(format!("{name} is READONLY: it has no writes to follow; alter it first"));
-    }
+    reasons.extend(without_wal("source", source));
     let mut target = source.clone();
     for (key, class) in foreign_coprocessors(source) {
         if drops.coprocessors {
@@ -61,6 +59,16 @@ pub(crate) fn target_descriptor(
     }
 }
 
+/// Nothing of a table without a WAL is replicated, and what is copied into one is gone when its server dies.
+fn without_wal(side: &str, table: &TableDescriptor) -> Option<String> {
+    (table.durability() == Some(Durability::SkipWal)).then(|| {
+        format!(
+            "{} of the {side} has DURABILITY SKIP_WAL: its edits are in no WAL, so no peer gets them; alter it first",
+            table.name()
+        )
+    })
+}
+
 /// Attributes of coprocessors that are not built in, and their classes.
 fn foreign_coprocessors(table: &TableDescriptor) -> Vec<(Bytes, String)> {
     let of_attribute = |(key, _): (&Bytes, &Bytes)| {
@@ -83,6 +91,9 @@ pub(crate) fn mismatch(wanted: &TableDescriptor, found: &TableDescriptor) -> Opt
             found_names.join(", "),
             wanted_names.join(", ")
         ));
+    }
+    if let Some(reason) = without_wal("target", found) {
+        return Some(reason);
     }
     let fewer = |family: &&FamilyDescriptor| {
         found.family(family.name()).is_some_and(|there| there.versions() < family.versions())
@@ -121,12 +132,26 @@ pub(crate) fn with_all_scopes(table: TableDescriptor) -> TableDescriptor {
     changed
 }
 
-/// Peers of the source that begin to get edits of a table when its scopes become 1.
-pub(crate) fn new_receivers<'a>(peers: &'a [Peer], table: &TableDescriptor) -> Vec<&'a Peer> {
-    if table.families().iter().all(|family| family.scope() == 1) {
-        return Vec::new();
+/// The families of a table whose edits no peer gets.
+pub(crate) fn without_scope(table: &TableDescriptor) -> Vec<String> {
+    let without = table.families().iter().filter(|family| family.scope() != 1);
+    without.map(|family| family.name_str().into_owned()).collect()
+}
+
+/// What a table's scopes become when the migration ends. `peers` are the other peers of the side that get the table, and those
+/// of `before` were there when the migration began. `before` is `None` of a table that the migration has made; then `source`
+/// has the scopes at the source. Peers that came later, and peers of a new table, rely on the scopes as they are.
+pub(crate) fn final_scopes<'a>(
+    before: Option<&'a [Scope]>,
+    source: &'a [Scope],
+    peers: &[String],
+    peers_before: &[String],
+) -> Option<&'a [Scope]> {
+    match before {
+        Some(before) if peers.iter().all(|peer| peers_before.contains(peer)) => Some(before),
+        None if peers.is_empty() => Some(source),
+        _ => None,
     }
-    peers.iter().filter(|peer| !peer.id.starts_with(PEER) && peer.gets(table.name())).collect()
 }
 
 /// A range for each region, from where each begins.
@@ -186,10 +211,9 @@ mod tests {
         let source =
             table(&[family("m").with("IS_MOB", "true"), family("n").with("NEW_VERSION_BEHAVIOR", "true")])
                 .with("coprocessor$1", "|org.x.Index|1|")
-                .with("coprocessor$2", "|org.apache.hadoop.hbase.coprocessor.AggregateImplementation||")
-                .with("READONLY", "true");
+                .with("coprocessor$2", "|org.apache.hadoop.hbase.coprocessor.AggregateImplementation||");
         let reasons = target_descriptor(&source, Drops::default()).unwrap_err().join("\n");
-        for part in ["READONLY", "org.x.Index", "NEW_VERSION_BEHAVIOR"] {
+        for part in ["org.x.Index", "NEW_VERSION_BEHAVIOR"] {
             assert!(reasons.contains(part), "{part}: {reasons}");
         }
         let source = table(&[family("m").with("IS_MOB", "true")]).with("coprocessor$1", "|org.x.Index|1|");
@@ -210,15 +234,30 @@ mod tests {
     }
 
     #[test]
-    fn other_peers_are_told() {
-        let peer =
-            |id: &str, tables| Peer { id: id.to_string(), tables, ..Peer::of_tables("", "h:1:/b", []) };
-        let peers = [peer("all", None), peer("none", Some(Vec::new())), peer(PEER, None)];
-        let found = |table: &TableDescriptor| -> Vec<String> {
-            new_receivers(&peers, table).iter().map(|peer| peer.id.clone()).collect()
-        };
-        assert_eq!(found(&table(&[family("a")])), ["all"]);
-        assert!(found(&table(&[family("a").with("REPLICATION_SCOPE", "1")])).is_empty());
+    fn peers_that_rely_on_a_scope_keep_it() {
+        let scope = |scope| vec![Scope { family: "f".to_string(), scope }];
+        let (zero, one) = (scope(0), scope(1));
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (dr, none) = (names(&["dr"]), names(&[]));
+        // Each side has its own.
+        assert_eq!(final_scopes(Some(&one), &zero, &dr, &dr), Some(&one[..]));
+        assert_eq!(final_scopes(Some(&zero), &one, &none, &none), Some(&zero[..]));
+        assert_eq!(final_scopes(Some(&zero), &zero, &dr, &dr), Some(&zero[..]), "as it was before");
+        assert_eq!(final_scopes(Some(&zero), &zero, &dr, &none), None, "the peer came later");
+        // A table that the migration has made.
+        assert_eq!(final_scopes(None, &zero, &none, &none), Some(&zero[..]));
+        assert_eq!(final_scopes(None, &zero, &dr, &dr), None);
+    }
+
+    #[test]
+    fn a_table_without_a_wal_does_not_move() {
+        let lossy = table(&[family("a")]).with("DURABILITY", "SKIP_WAL");
+        let reasons = target_descriptor(&lossy, Drops::default()).unwrap_err();
+        assert!(reasons[0].contains("n:t of the source has DURABILITY SKIP_WAL"), "{reasons:?}");
+        let wanted = target_descriptor(&table(&[family("a")]), Drops::default()).unwrap();
+        assert!(mismatch(&wanted, &lossy).unwrap().contains("of the target has DURABILITY SKIP_WAL"));
+        assert_eq!(without_scope(&lossy), ["a"]);
+        assert!(without_scope(&wanted).is_empty());
     }
 
     #[test]

@@ -3,16 +3,22 @@
 
 use halcyon_client::TableState as Enabled;
 use halcyon_client::{NamespaceDescriptor, Peer, Scan, TableDescriptor};
+use halcyon_env::Env;
 use halcyon_schema::TableName;
 
-use crate::marks;
 use crate::plan::{self, Drops};
+use crate::receivers::{self, Replicated};
 use crate::side::{PEER, Side};
 use crate::state::{FORMAT, Phase, State, TableOfState};
-use crate::{MigrateArgs, Migration};
+use crate::{MigrateArgs, Migration, checks, clocks, marks};
 
 /// Checks both sides and returns the state of a new migration. Changes nothing. Every reason against it is told at once.
-pub(crate) async fn plan(args: &MigrateArgs, source: &Side, target: &Side) -> Result<State, String> {
+pub(crate) async fn plan(
+    args: &MigrateArgs,
+    env: &Env,
+    source: &Side,
+    target: &Side,
+) -> Result<State, String> {
     let names = plan::table_names(&args.tables)?;
     let key = |given: &Option<String>, side: &Side, option: &str| {
         given.clone().or_else(|| side.address.cluster_key()).ok_or_else(|| {
@@ -35,9 +41,12 @@ pub(crate) async fn plan(args: &MigrateArgs, source: &Side, target: &Side) -> Re
             ));
         }
     }
-    let peers = source.admin.peers().await.map_err(|error| source.failed("list of peers", error))?;
+    let drops = Drops { coprocessors: args.drop_coprocessors, mob: args.drop_mob };
     let mut reasons = Vec::new();
     let mut tables = Vec::new();
+    // What peers of each side get for as long as the migration lasts.
+    let mut ours = vec![Replicated::of(&marks::descriptor(), true)];
+    let mut theirs = ours.clone();
     for name in &names {
         let Some(descriptor) = source.descriptor(name).await? else {
             reasons.push(format!("the source has no table {name}"));
@@ -48,25 +57,35 @@ pub(crate) async fn plan(args: &MigrateArgs, source: &Side, target: &Side) -> Re
             reasons.push(format!("{name} is not enabled at the source: enable it first"));
             continue;
         }
-        match plan::target_descriptor(&descriptor, drops(args)) {
-            Err(more) => reasons.extend(more),
-            Ok(wanted) => reasons.extend(check_target(args, target, &wanted).await?),
+        if descriptor.read_only() {
+            reasons.push(format!("{name} is READONLY: it has no writes to follow; alter it first"));
         }
-        if !args.accept_other_peers {
-            reasons.extend(plan::new_receivers(&peers, &descriptor).iter().map(|peer| {
-                format!(
-                    "the peer {} of the source would begin to get {name}, because REPLICATION_SCOPE becomes 1 \
-                     (--accept-other-peers; or exclude the table there)",
-                    peer.id
-                )
-            }));
+        let found = target.descriptor(name).await?;
+        ours.push(Replicated::of(&descriptor, !plan::without_scope(&descriptor).is_empty()));
+        match plan::target_descriptor(&descriptor, drops) {
+            Err(more) => reasons.extend(more),
+            Ok(wanted) => {
+                let begins = found.as_ref().is_none_or(|found| !plan::without_scope(found).is_empty());
+                theirs.push(Replicated::of(&wanted, begins));
+                if let Some(found) = &found {
+                    reasons.extend(check_target(args, target, &wanted, found).await?);
+                }
+            }
         }
         tables.push(TableOfState {
             name: name.to_string(),
-            scopes: plan::scopes(&descriptor),
+            source_scopes: plan::scopes(&descriptor),
+            target_scopes: found.as_ref().map(plan::scopes),
             ranges: Vec::new(),
         });
     }
+    for (side, tables) in [(source, &ours), (target, &theirs)] {
+        reasons.extend(receivers::reasons(side, tables, args.accept_other_peers).await?);
+    }
+    reasons.extend(clocks::check_reported(env, source, target).await?);
+    let ids = |peers: Vec<Peer>| peers.into_iter().map(|peer| peer.id).collect();
+    let (source_peers, target_peers) =
+        (ids(receivers::others(source).await?), ids(receivers::others(target).await?));
     if !reasons.is_empty() {
         return Err(format!("nothing was changed:\n  {}", reasons.join("\n  ")));
     }
@@ -78,41 +97,53 @@ pub(crate) async fn plan(args: &MigrateArgs, source: &Side, target: &Side) -> Re
         to_cluster_key,
         phase: Phase::Preparing,
         tables,
+        keeps_surplus: args.merge,
+        source_peers,
+        target_peers,
         copied_cells: 0,
         copied_bytes: 0,
         compared_ms: 0,
         unsettled: Vec::new(),
+        surplus: Vec::new(),
+        walk: None,
+        unsearched_ms: None,
     })
 }
 
-fn drops(args: &MigrateArgs) -> Drops {
-    Drops { coprocessors: args.drop_coprocessors, mob: args.drop_mob }
-}
-
+/// Why a table that the target has already cannot take the rows.
 async fn check_target(
     args: &MigrateArgs,
     target: &Side,
     wanted: &TableDescriptor,
+    found: &TableDescriptor,
 ) -> Result<Option<String>, String> {
     let name = wanted.name();
-    let Some(found) = target.descriptor(name).await? else { return Ok(None) };
-    if let Some(reason) = plan::mismatch(wanted, &found) {
+    if let Some(reason) = plan::mismatch(wanted, found) {
         return Ok(Some(reason));
     }
-    if args.into_filled {
+    if args.again || args.merge {
         return Ok(None);
     }
     let mut scan = target.cluster.table(name.clone(), 0).scan(Scan::new().limit(1));
     let row = scan.next().await.map_err(|error| target.failed(&format!("scan of {name}"), error))?;
-    Ok(row.map(|_| format!("{name} has rows at the target (--into-filled copies into it)")))
+    Ok(row.map(|_| {
+        format!(
+            "{name} has rows at the target: --again, if they are of an earlier try and it shall become like the source; \
+             --merge, if rows that only the target has shall stay"
+        )
+    }))
 }
 
 /// Makes tables, scopes and the peer.
 pub(crate) async fn prepare(migration: &Migration) -> Result<(), String> {
     let (source, target) = (&migration.source, &migration.target);
+    let reasons = checks::other_peers(migration).await?;
+    if !reasons.is_empty() {
+        return Err(reasons.join("\n"));
+    }
     for name in migration.tables() {
         let descriptor = source.described(&name).await?;
-        let wanted = plan::target_descriptor(&descriptor, drops(&migration.args));
+        let wanted = plan::target_descriptor(&descriptor, migration.drops());
         let wanted = wanted.map_err(|reasons| reasons.join("\n"))?;
         make_table(source, target, &wanted).await?;
     }

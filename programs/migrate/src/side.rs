@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use halcyon_client::{
-    Action, Admin, Cell, Cluster, ClusterOptions, Mutation, MutationType, Peer, Put, TableDescriptor,
+    Action, Admin, Cell, Cluster, ClusterOptions, Lock, Mutation, MutationType, Peer, TableDescriptor,
 };
 use halcyon_rpc::Codec;
 use halcyon_schema::{ClusterId, ClusterUuid, FamilyDescriptor, TableName};
@@ -24,6 +23,9 @@ const READ_ONLY: &str = "READONLY";
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(180);
 /// A scan of a busy server may take long until its first row.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// When it is told first what a change of a table waits for, and then.
+const HANGS_AFTER: Duration = Duration::from_secs(1);
+const HANGS_PERIOD: Duration = Duration::from_secs(10);
 /// Clusters that have an edit (`Mutation.CONSUMED_CLUSTER_IDS` of HBase).
 const CLUSTER_IDS: &str = "_cs.id";
 
@@ -96,34 +98,75 @@ impl Side {
     }
 
     /// Closes tables for clients' writes, or opens them. All at once, since their pauses add up otherwise. Dropping the future
-    /// leaves nothing that would be sent later.
-    pub(crate) async fn set_read_only(&self, tables: &[TableName], is_read_only: bool) -> Result<(), String> {
-        self.change_read_only(tables, is_read_only, false).await
-    }
-
-    /// Opens tables for writes, also if they are: a request that closes them may be on its way.
-    pub(crate) async fn reopen_for_writes(&self, tables: &[TableName]) -> Result<(), String> {
-        self.change_read_only(tables, false, true).await
-    }
-
-    async fn change_read_only(&self, tables: &[TableName], wanted: bool, always: bool) -> Result<(), String> {
-        let value = if wanted { "true" } else { "false" };
+    /// leaves nothing that would be sent later. `always`: also tables that say that they are so. A run that died may have changed
+    /// the descriptor only, and the request of another one may be on its way.
+    pub(crate) async fn set_read_only(
+        &self,
+        tables: &[TableName],
+        is_read_only: bool,
+        always: bool,
+    ) -> Result<(), String> {
+        let value = if is_read_only { "true" } else { "false" };
         let mut altering = JoinSet::new();
         for table in tables {
             let (side, table) = (self.clone(), table.clone());
             altering.spawn(async move {
                 let found = side.described(&table).await?;
-                if found.read_only() == wanted && !always {
+                if found.read_only() == is_read_only && !always {
                     return Ok(());
                 }
                 let altered = side.admin.modify_table(&found.with(READ_ONLY, value)).await;
                 altered.map_err(|error| side.failed(&format!("alter of {table}, READONLY => {value}"), error))
             });
         }
+        // An error at one table does not keep the others from being opened.
+        let mut errors = Vec::new();
         while let Some(one) = altering.join_next().await {
-            one.map_err(|error| self.failed("alter", error))??;
+            let altered = one.unwrap_or_else(|error| Err(self.failed("alter", error)));
+            errors.extend(altered.err());
         }
-        Ok(())
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+
+    /// Opens tables for writes, also if they are: a request that closes them may be on its way. The master does one change of a
+    /// table after the other. What such a change waits for is told.
+    pub(crate) async fn reopen_for_writes(&self, tables: &[TableName]) -> Result<(), String> {
+        let mut reopening = std::pin::pin!(self.set_read_only(tables, false, true));
+        let mut pause = HANGS_AFTER;
+        loop {
+            match tokio::time::timeout(pause, &mut reopening).await {
+                Ok(done) => return done,
+                Err(_) => println!(
+                    "{}: tables are not opened for writes yet{}",
+                    self.name,
+                    self.hangs(tables).await
+                ),
+            }
+            pause = HANGS_PERIOD;
+        }
+    }
+
+    /// What changes of tables wait for, for a person.
+    async fn hangs(&self, tables: &[TableName]) -> String {
+        let metrics = match self.admin.cluster_metrics().await {
+            Ok(metrics) => metrics,
+            Err(error) => return format!("; {error}"),
+        };
+        let ours = metrics.regions_in_transition.iter().filter(|one| tables.contains(one.region.table()));
+        let regions: Vec<String> = ours
+            .map(|one| format!("{} of {} is {}", one.region.encoded_name(), one.region.table(), one.state))
+            .collect();
+        if !regions.is_empty() {
+            return format!("; regions in transition: {}", regions.join(", "));
+        }
+        let Ok(locks) = self.admin.locks().await else { return String::new() };
+        let is_ours = |lock: &&Lock| tables.iter().any(|table| table.to_string() == lock.resource_name);
+        let held = locks.iter().filter(is_ours).filter_map(|lock| {
+            let owner = lock.owner.as_ref()?;
+            Some(format!("procedure {} ({}) has the lock of {}", owner.id, owner.class, lock.resource_name))
+        });
+        let held: Vec<String> = held.collect();
+        if held.is_empty() { String::new() } else { format!("; {}", held.join(", ")) }
     }
 
     pub(crate) async fn peer(&self, id: &str) -> Result<Option<Peer>, String> {
@@ -179,11 +222,6 @@ fn cluster_ids(id: ClusterUuid) -> (&'static str, Vec<u8>) {
     value.extend_from_slice(&id.most.to_be_bytes());
     value.extend_from_slice(&id.least.to_be_bytes());
     (CLUSTER_IDS, value)
-}
-
-/// A put of a mark.
-pub(crate) fn mark_put(row: &Bytes, token: &[u8]) -> Put {
-    Put::new(row).column("m", "t", token)
 }
 
 #[cfg(test)]

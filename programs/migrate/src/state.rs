@@ -92,7 +92,9 @@ pub(crate) struct Scope {
 pub(crate) struct TableOfState {
     pub(crate) name: String,
     /// Of the source before the migration.
-    pub(crate) scopes: Vec<Scope>,
+    pub(crate) source_scopes: Vec<Scope>,
+    /// Of the target before the migration; `None`: the migration makes the table there.
+    pub(crate) target_scopes: Option<Vec<Scope>>,
     pub(crate) ranges: Vec<Range>,
 }
 
@@ -112,6 +114,11 @@ pub(crate) struct State {
     pub(crate) to_cluster_key: String,
     pub(crate) phase: Phase,
     pub(crate) tables: Vec<TableOfState>,
+    /// Cells that only the target has stay there.
+    pub(crate) keeps_surplus: bool,
+    /// Peers that each side had before the migration.
+    pub(crate) source_peers: Vec<String>,
+    pub(crate) target_peers: Vec<String>,
     /// Cells and their bytes that were copied so far.
     pub(crate) copied_cells: u64,
     pub(crate) copied_bytes: u64,
@@ -119,10 +126,28 @@ pub(crate) struct State {
     pub(crate) compared_ms: i64,
     /// Rows that changed as often as they were compared.
     pub(crate) unsettled: Vec<RowOf>,
+    /// Rows with cells that only the side that follows has, although nothing changes them.
+    pub(crate) surplus: Vec<RowOf>,
+    /// What the last comparison of all rows has seen; `None`: there was none that still counts.
+    pub(crate) walk: Option<Walk>,
+    /// The last write of a pause in which there was no time to search for changed rows, by the clock of the old side. `None`:
+    /// there is nothing to search for.
+    pub(crate) unsearched_ms: Option<i64>,
+}
+
+/// The end of a comparison of all rows. What differs later than that may have changed rows without a timestamp that shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Walk {
+    /// When it ended, by the clock of the machine that ran it, in milliseconds since 1970.
+    pub(crate) ended_ms: i64,
+    /// Of each table at both sides: its regions, and when it was enabled (`checks.rs`).
+    pub(crate) layouts: Vec<String>,
+    /// Region servers of both sides.
+    pub(crate) servers: Vec<String>,
 }
 
 /// The form of the file.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The file, locked for this process.
 pub(crate) struct StateFile {
@@ -204,13 +229,20 @@ mod tests {
             phase: Phase::Copying,
             tables: vec![TableOfState {
                 name: "n:t".to_string(),
-                scopes: vec![Scope { family: "f".to_string(), scope: 0 }],
+                source_scopes: vec![Scope { family: "f".to_string(), scope: 0 }],
+                target_scopes: None,
                 ranges: vec![Range::new(Bytes::new(), row.clone())],
             }],
+            keeps_surplus: false,
+            source_peers: vec!["dr".to_string()],
+            target_peers: Vec::new(),
             copied_cells: 7,
             copied_bytes: 70,
             compared_ms: -1,
-            unsettled: vec![RowOf { table: 0, row }],
+            unsettled: vec![RowOf { table: 0, row: row.clone() }],
+            surplus: vec![RowOf { table: 0, row }],
+            walk: Some(Walk { ended_ms: 5, layouts: vec!["x".to_string()], servers: Vec::new() }),
+            unsearched_ms: Some(8),
         }
     }
 

@@ -1,0 +1,117 @@
+//! What is left to do once the other side takes the writes: the old side follows, and rows that changed around the cut over are
+//! compared.
+//!
+//! A row that did not arrive in time is at the old side only, and nothing there changes any more. So that side is searched first,
+//! unless the pause has done it, and what the new side never got is written there. Then rows that the new side has got since are
+//! compared with the old one.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::compare::{TOLD_MAX, settle, summary, surplus_error};
+use crate::cut_over::CHANGED_MAX;
+use crate::progress::duration;
+use crate::rows::{Repair, look, never_arrived, repair};
+use crate::search::Places;
+use crate::state::RowOf;
+use crate::{Migration, Way, clocks, marks};
+
+/// See the head of the file. May be called again. The error is the end of a sentence: what is not as it should be.
+pub(crate) async fn after(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
+    let (from, to) = migration.pair(way);
+    let unsearched_ms = migration.state.lock().unsearched_ms;
+    let late = match unsearched_ms {
+        Some(paused_ms) => late_rows(migration, way, paused_ms).await,
+        None => Ok(()),
+    };
+    // Whatever was found: edits wait for it.
+    from.set_read_only(&migration.tables(), false, false).await?;
+    println!("{}: takes edits of the {} from now on; keep clients away from it", from.name, to.name);
+    late?;
+    migration.state.lock().unsearched_ms = None;
+    migration.save()?;
+    let began = Instant::now();
+    marks::drain(to, from).await?;
+    marks::drain(from, to).await?; // writes of clients that were forgotten
+    compare_back(migration, way, began).await
+}
+
+/// Rows of the old side that could not be searched for in the pause. Its last write was at `paused_ms`.
+async fn late_rows(migration: &Migration, way: Way, paused_ms: i64) -> Result<(), String> {
+    let (from, to) = migration.pair(way);
+    let mark = marks::drain(from, to).await?;
+    let since_ms = migration.state.lock().compared_ms;
+    let changed = Places::find(migration, from).await?.changed_since(since_ms, CHANGED_MAX).await?;
+    let Some(changed) = changed else {
+        return Err(format!(
+            "more than {CHANGED_MAX} rows of the {} could not be compared: --verify",
+            from.name
+        ));
+    };
+    let mut lost: Vec<(RowOf, usize)> = Vec::new();
+    let mut undeleted: Vec<RowOf> = Vec::new();
+    for mut one in look(migration, way, &changed, mark.now_ms()).await? {
+        // What clients have written since then is newer.
+        if one.surplus().iter().any(|cell| cell.timestamp() <= paused_ms) {
+            undeleted.push(one.place.clone());
+        }
+        // Clients may have written over a row since then. Only what never came is written: it lies below what they wrote.
+        let cells = never_arrived(migration, to, &one.place, one.missing()).await?;
+        if cells.is_empty() {
+            continue;
+        }
+        lost.push((one.place.clone(), cells.len()));
+        one.keep_missing(&cells);
+        repair(migration, way, &[one], Repair::Missing).await?;
+    }
+    println!("after the pause: {} rows that the {} had got last were compared", changed.len(), from.name);
+    for (place, cells) in lost.iter().take(TOLD_MAX) {
+        println!(
+            "row {}: {cells} cells had not reached the {} and were written now; a client that read the row meanwhile, or \
+             incremented it, did not see them",
+            migration.show(place),
+            to.name
+        );
+    }
+    if lost.len() > TOLD_MAX {
+        println!("{} more rows had cells that had not reached the {}", lost.len() - TOLD_MAX, to.name);
+    }
+    match undeleted.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "of the last deletes some did not arrive: {}",
+            surplus_error(migration, way, &undeleted)
+        )),
+    }
+}
+
+/// Rows that the new side has got around the cut over and since.
+async fn compare_back(migration: &Arc<Migration>, way: Way, began: Instant) -> Result<(), String> {
+    let back = if way == Way::Forth { Way::Back } else { Way::Forth };
+    let to = migration.pair(way).1;
+    let since_ms = migration.state.lock().compared_ms.saturating_sub(clocks::APART_MS_MAX);
+    let changed = Places::find(migration, to).await?.changed_since(since_ms, CHANGED_MAX).await?;
+    let Some(changed) = changed else {
+        return Err(format!(
+            "more than {CHANGED_MAX} rows changed around it and were not compared: --verify compares all rows"
+        ));
+    };
+    let count = changed.len();
+    let settled = settle(migration, back, changed).await?;
+    println!(
+        "after the cut over: {count} rows that changed around it were compared in {}, {}",
+        duration(began.elapsed()),
+        summary(migration, back, &settled)
+    );
+    let surplus: Vec<RowOf> = settled.surplus.into_iter().collect();
+    let mut state = migration.state.lock();
+    (state.compared_ms, state.unsettled) = (since_ms, settled.changing.into_iter().collect());
+    state.surplus = surplus.clone();
+    drop(state);
+    migration.save()?;
+    match surplus.is_empty() || migration.keeps_surplus(back) {
+        true => Ok(()),
+        false => Err(surplus_error(migration, back, &surplus)),
+    }
+}
