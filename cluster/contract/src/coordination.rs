@@ -1,6 +1,7 @@
 //! What a master has to do with the coordination service.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use halcyon_cell::Result;
 use halcyon_proto::pb;
@@ -26,6 +27,19 @@ pub trait MasterCoordination: Send + Sync {
 
     /// The masters that wait to take this one's place.
     fn backup_masters(&self) -> Vec<ServerName>;
+
+    /// Deletes the znode of a server that was declared dead, so that it loses its lease should it live. Returns how long it may go on
+    /// answering reads at most: zero if its session has ended by itself, and its lease with it. The same again if it is called again,
+    /// also by a master after this one. An error if another master is active.
+    fn depose(&self, _server: &ServerName) -> Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+
+    /// The regions of a server that was deposed are open elsewhere, or may be: nobody asks for its lease any more. An error if another
+    /// master is active.
+    fn forget_deposed(&self, _server: &ServerName) -> Result<()> {
+        Ok(())
+    }
 
     /// Lets a server get no more regions, or get some again (HBase: `draining`). An error if another master is active.
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()>;

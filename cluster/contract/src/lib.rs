@@ -60,7 +60,7 @@ pub use quotas::{
 };
 pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
-    RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
+    RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, SplitWal, Standing,
 };
 pub use replication::{CLAIMED_QUEUES_MAX, LeftQueue, ReplicationBooks, ReplicationSources};
 pub use slow_log::{slow_log_table, slow_log_table_name};

@@ -116,14 +116,25 @@ pub trait RegionServerApi: Send + Sync {
     /// HBase: `GetOnlineRegion`.
     fn online_regions(&self) -> Result<Vec<RegionInfo>>;
 
-    /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits, and archives the WAL
-    /// (HBase: `SplitWALCallable`). `wal` is below the root directory of WALs. A WAL that is gone is no error.
-    fn split_wal(&self, wal: &Path) -> Result<()>;
+    /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits (HBase: `SplitWALCallable`).
+    /// `wal` is below the root directory of WALs. The master archives it.
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal>;
 
     /// Starts new WALs (HBase: `RollWALWriter`).
     fn roll_wals(&self) -> Result<()> {
         Err(Error::invalid(format!("{} cannot be told to start new WALs", self.server_name())))
     }
+}
+
+/// How the split of a WAL ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum SplitWal {
+    /// All of its edits are with their regions.
+    Done,
+    /// The server finds no such WAL. Another one may have split it, and the master has archived it since. Or the server looks for
+    /// WALs elsewhere than the master, and then nothing of it was split: only the master can tell.
+    NotFound,
 }
 
 /// What the master knows of a server.
@@ -144,7 +155,17 @@ pub trait RegionServers: Send + Sync {
     /// Those of them that get no more regions (`draining`).
     fn draining(&self) -> Vec<ServerName>;
 
+    /// Whether a server that is alive has a session, so that the coordination service finds out when it no longer lives. One that
+    /// has joined and has none yet gets no regions.
+    fn has_session(&self, _server: &ServerName) -> bool {
+        true
+    }
+
     fn standing(&self, server: &ServerName) -> Standing;
+
+    /// Declares a server dead, whether it is known or not: from here on it is [`Standing::Recovering`], and its reports are refused. Does
+    /// nothing for one that was declared dead before and is recovered, and where master and region server are one process.
+    fn declare_dead(&self, _server: &ServerName) {}
 
     /// Dead servers whose WALs are to be split, sorted.
     fn recovering(&self) -> Vec<ServerName>;

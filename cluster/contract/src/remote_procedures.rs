@@ -13,6 +13,13 @@ pub const CLAIM_QUEUE_OF_HBASE: &str =
 pub const SWITCH_RPC_THROTTLE: &str =
     "org.apache.hadoop.hbase.replication.regionserver.SwitchRpcThrottleRemoteCallable";
 
+/// The class of the exception that ends [`SPLIT_WAL`] at a server of Halcyon that finds no such WAL. HBase's servers report success.
+pub const NO_SUCH_WAL: &str = "java.io.FileNotFoundException";
+/// The class of the exception that ends an order at a server of HBase that does not know it, such as those of Halcyon below.
+pub const UNKNOWN_ORDER: &str = "java.lang.ClassNotFoundException";
+/// What the text of a `NotServingRegionException` says if the region is still there, and is being closed (HBase: `HRegion`).
+pub const IS_CLOSING: &str = "is closing";
+
 /// To obey what the root directory says of a replication peer.
 pub const READ_PEER: &str = "halcyon.ReadPeer";
 /// To send what is left of the replication queue of a server that is gone.

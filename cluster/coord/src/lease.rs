@@ -63,7 +63,8 @@ pub enum LeaseState {
 /// All methods may be called from any thread. [`Lease::is_valid`] is one atomic load and one look at the clock.
 ///
 /// # Invariants
-/// The end never goes back, except by a loss. After a loss no renewal has an effect.
+/// The end never goes back, except by a loss, or if the service keeps the session for a shorter time than before. After a loss no
+/// renewal has an effect.
 pub struct Lease {
     server: ServerName,
     clock: Arc<dyn Clock>,
@@ -127,6 +128,14 @@ impl Lease {
         let end_ns = sent_ns.saturating_add(lasts_ns).min(ENDLESS_NS - 1);
         self.end_ns.fetch_max(end_ns, Ordering::AcqRel);
         self.loss.send_modify(|_| {});
+    }
+
+    /// The service keeps the session for less time than was thought: of a question that was sent at `sent_ns` the lease lasts so long at
+    /// most.
+    pub fn shorten(&self, sent_ns: u64, lasts: Duration) {
+        let _renewing = self.renewing.lock();
+        let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
+        self.end_ns.fetch_min(sent_ns.saturating_add(lasts_ns), Ordering::AcqRel);
     }
 
     /// Ends the lease for good; the first reason stays.

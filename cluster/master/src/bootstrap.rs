@@ -48,6 +48,17 @@ pub fn keep_hbck1_out(env: &Env, root: &Path) -> Result<()> {
     }
 }
 
+/// The id of the cluster that the root directory is of; `None`: no master was there yet. Nothing is changed.
+pub fn cluster_id(env: &Env, root: &Path) -> Result<Option<ClusterId>> {
+    let path = layout::cluster_id_file(root);
+    if env.fs.exists(&path)? { read_id(env, &path).map(Some) } else { Ok(None) }
+}
+
+/// Whether a master of Halcyon has worked in the root directory before. Nothing is changed.
+pub fn has_served(env: &Env, root: &Path) -> Result<bool> {
+    Ok(env.fs.exists(&crate::procedure::records_dir(root))?)
+}
+
 fn read_id(env: &Env, path: &Path) -> Result<ClusterId> {
     ClusterId::decode_file(&env.fs.read(path)?).map_err(|error| error.context(path.display()))
 }

@@ -18,6 +18,8 @@ use crate::state::{MasterState, RegionState, TableEntry};
 pub(crate) struct HbckReport {
     pub(crate) checked_ms: i64,
     pub(crate) problems: Vec<Problem>,
+    /// Servers that get no regions, and WALs that no server can split: sentences for people.
+    pub(crate) servers: Vec<String>,
     /// Left out, because a procedure worked on them.
     pub(crate) busy: Vec<TableName>,
 }
@@ -94,7 +96,8 @@ pub(crate) fn check(core: &MasterState, busy: &HashSet<TableName>) -> Result<Hbc
     let mut report =
         HbckReport { checked_ms: core.now_ms(), busy: busy.iter().cloned().collect(), ..Default::default() };
     let rows = regions_of_meta(core)?;
-    let online = core.online_regions()?;
+    // Looked up once for each region.
+    let online: HashSet<RegionInfo> = core.online_regions()?.into_iter().collect();
     let tables: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
     for entry in tables.iter().filter(|entry| !busy.contains(entry.descriptor.name())) {
         let of_table = rows.get(entry.descriptor.name()).map_or(&[][..], Vec::as_slice);
@@ -104,8 +107,9 @@ pub(crate) fn check(core: &MasterState, busy: &HashSet<TableName>) -> Result<Hbc
     let unknown = online.iter().filter(|region| !region.is_meta() && !busy.contains(region.table()));
     let unknown = unknown.filter(|region| !is_known(region));
     report.problems.extend(unknown.map(|region| Problem::OpenUnknown(region.clone())));
-    for problem in &report.problems {
-        warn!(%problem, "hbck");
+    report.servers = core.members.troubles(&core.cluster);
+    for problem in report.problems.iter().map(ToString::to_string).chain(report.servers.iter().cloned()) {
+        warn!(problem, "hbck");
     }
     Ok(report)
 }
@@ -114,14 +118,14 @@ fn check_table(
     core: &MasterState,
     entry: &TableEntry,
     rows: &[RegionInfo],
-    online: &[RegionInfo],
+    online: &HashSet<RegionInfo>,
 ) -> Result<Vec<Problem>> {
     let mut problems = missing_rows(entry, rows);
     problems.extend(gaps(entry.descriptor.name(), &live_with_rows(entry, rows)));
     let directories = directories(core, entry.descriptor.name())?;
-    let has_directory = |region: &RegionInfo| directories.contains(region);
+    let with_directory: HashSet<&RegionInfo> = directories.iter().collect();
     for (region, known) in &entry.regions {
-        if !region.is_split() && !has_directory(region) {
+        if !region.is_split() && !with_directory.contains(region) {
             problems.push(Problem::NoDirectory(region.clone()));
         }
         if known.state == RegionState::Open && !online.contains(region) {
@@ -147,7 +151,9 @@ pub(crate) fn regions_of_meta(core: &MasterState) -> Result<BTreeMap<TableName, 
 
 /// Regions that only one of master and meta knows.
 pub(crate) fn missing_rows(entry: &TableEntry, rows: &[RegionInfo]) -> Vec<Problem> {
-    let no_row = entry.regions.keys().filter(|region| !rows.contains(region)).cloned().map(Problem::NoRow);
+    let with_row: HashSet<&RegionInfo> = rows.iter().collect();
+    let no_row = entry.regions.keys().filter(|region| !with_row.contains(region));
+    let no_row = no_row.cloned().map(Problem::NoRow);
     no_row.chain(only_rows(entry, rows).map(Problem::OnlyRow)).collect()
 }
 

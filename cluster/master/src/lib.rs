@@ -55,6 +55,7 @@ mod left_over;
 mod links;
 mod master;
 mod master_store;
+mod members;
 mod meta;
 mod meta_batches;
 mod meta_region;
@@ -81,7 +82,7 @@ mod trackers;
 mod wal_split;
 
 pub use balancer_runs::BalancerRun;
-pub use bootstrap::{keep_hbck1_out, root_dir as prepare_root_dir};
+pub use bootstrap::{cluster_id, has_served, keep_hbck1_out, root_dir as prepare_root_dir};
 pub use descriptors::read_all as table_descriptors;
 pub use groups::{GroupMapping, GroupSettings};
 pub use in_transition::{RegionInTransition, STUCK_MS};

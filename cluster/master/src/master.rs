@@ -19,6 +19,7 @@ use crate::cleaner::Cleaner;
 use crate::gathering::wait_for_servers;
 use crate::groups::GroupState;
 use crate::in_transition::Transitions;
+use crate::members::Members;
 use crate::meta_batches::MetaBatches;
 use crate::mob::cleaner::MobChores;
 use crate::normalizer::Normalizer;
@@ -110,14 +111,16 @@ impl Master {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
-        let dead = recover_all(&cluster, settings.split_threads, &timelines)?;
+        let members = Members::new();
+        let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let meta_last = cluster.coordination.meta_last();
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;
         let meta_stayed = meta_last.as_ref().is_some_and(is_online);
         let threads = settings.split_threads;
+        let last = meta_last.as_ref();
         let meta_place =
-            meta_region::open_first(&cluster, &meta_descriptor, meta_last.as_ref(), threads, &timelines)?;
+            meta_region::open_first(&cluster, &members, &meta_descriptor, last, threads, &timelines)?;
         timelines.meta_opened_first();
         if !cluster.servers.is_one_process() {
             master_store::show_servers(&env, root, &cluster, &meta_place.server, &cluster.servers.online())?;
@@ -131,6 +134,7 @@ impl Master {
         let core = Arc::new_cyclic(|this| MasterState {
             root: root.to_path_buf(),
             cluster_id,
+            members,
             meta_place: RwLock::new(meta_place),
             meta_descriptor: RwLock::new(meta_descriptor),
             targets: Mutex::default(),
@@ -306,9 +310,10 @@ impl Master {
     /// in ms, and what was found.
     pub fn hbck_report(&self) -> Option<(i64, Vec<String>)> {
         let report = self.core.hbck_report.lock();
-        report
-            .as_ref()
-            .map(|report| (report.checked_ms, report.problems.iter().map(ToString::to_string).collect()))
+        report.as_ref().map(|report| {
+            let problems = report.problems.iter().map(ToString::to_string);
+            (report.checked_ms, problems.chain(report.servers.iter().cloned()).collect())
+        })
     }
 
     pub fn cluster_id(&self) -> &ClusterId {
@@ -410,15 +415,17 @@ impl RegionServerStatus for Master {
 /// Returns the dead servers.
 fn recover_all(
     cluster: &ClusterServices,
+    members: &Arc<Members>,
     threads: usize,
     timelines: &Arc<Timelines>,
 ) -> Result<Vec<ServerName>> {
     let (dead, cluster, timelines) = (cluster.servers.recovering(), cluster.clone(), timelines.clone());
+    let members = Arc::clone(members);
     for server in &dead {
         timelines.noticed(server, Noticed::FoundAtTakeover, None);
     }
     parallel::for_each(threads, dead, move |server| {
-        wal_split::recover(&cluster, &server, threads, &timelines)?;
+        wal_split::recover(&cluster, &members, &server, threads, &timelines)?;
         Ok(server)
     })
 }

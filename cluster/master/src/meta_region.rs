@@ -10,6 +10,7 @@ use halcyon_env::Env;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName, layout};
 use tracing::info;
 
+use crate::members::Members;
 use crate::placement::{Chooser, Place};
 use crate::state::{MasterState, MetaPlace, MetaState};
 use crate::timeline::{Noticed, Timelines};
@@ -51,6 +52,7 @@ fn has_files(env: &Env, root: &Path, descriptor: &TableDescriptor) -> Result<boo
 /// recovered is recovered first.
 pub(crate) fn open_first(
     cluster: &ClusterServices,
+    members: &Arc<Members>,
     descriptor: &Arc<TableDescriptor>,
     last: Option<&ServerName>,
     split_threads: usize,
@@ -61,9 +63,9 @@ pub(crate) fn open_first(
     let here = last.filter(|_| standing == Some(Standing::Online));
     if let (Some(Standing::Recovering), Some(last)) = (standing, last) {
         timelines.noticed(last, Noticed::FoundAtTakeover, None);
-        wal_split::recover(cluster, last, split_threads, timelines)?;
+        wal_split::recover(cluster, members, last, split_threads, timelines)?;
     }
-    let (online, draining) = (cluster.servers.online(), cluster.servers.draining());
+    let (online, draining) = (members.ready(cluster), cluster.servers.draining());
     let (last_choice, new): (Vec<_>, Vec<_>) =
         online.iter().filter(|server| Some(*server) != here).partition(|server| draining.contains(server));
     let mut result = Err(Error::new(ErrorKind::Busy, "there is no region server for hbase:meta"));
@@ -71,7 +73,7 @@ pub(crate) fn open_first(
         if Some(server) != here {
             cluster.coordination.meta_opening(server)?;
         }
-        result = open_at(cluster, descriptor, server);
+        result = open_at(cluster, members, descriptor, server);
         // One that has refused it does not have it. Of one that gave no answer, or has died, nobody knows.
         let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Moved);
         if !refused || cluster.servers.standing(server) != Standing::Online {
@@ -83,11 +85,13 @@ pub(crate) fn open_first(
 
 fn open_at(
     cluster: &ClusterServices,
+    members: &Members,
     descriptor: &Arc<TableDescriptor>,
     server: &ServerName,
 ) -> Result<MetaPlace> {
     let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
     let api = cluster.servers.get(server).ok_or_else(died)?;
+    members.check(cluster, server)?;
     let request = OpenRegionRequest::new(&RegionInfo::meta(), descriptor);
     let announce = |_| cluster.coordination.meta_opened(server).map_err(not_refused);
     let opened = api.open_region(&request, &announce);
@@ -133,7 +137,7 @@ pub(crate) fn open(core: &MasterState, not_at: Option<&ServerName>, to: Option<&
         }
     };
     let descriptor = core.meta_descriptor.read().clone();
-    match open_at(&core.cluster, &descriptor, &server) {
+    match open_at(&core.cluster, &core.members, &descriptor, &server) {
         Ok(place) => {
             *core.meta_place.write() = place;
             Ok(())
@@ -249,6 +253,7 @@ fn open_replica(
 ) -> Result<()> {
     let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
     let api = core.cluster.servers.get(server).ok_or_else(died)?;
+    core.members.check(&core.cluster, server)?;
     api.open_region(&OpenRegionRequest::new(copy, descriptor), &|_| Ok(())).map(drop)
 }
 

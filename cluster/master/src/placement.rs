@@ -158,9 +158,12 @@ impl Chooser {
     }
 
     fn with_targets(core: &MasterState, targets: &HashMap<String, ServerName>) -> Result<Chooser> {
-        let online = core.cluster.servers.online();
+        let online = core.members.ready(&core.cluster);
         if online.is_empty() {
-            return Err(Error::new(ErrorKind::Busy, "there is no region server to open regions on"));
+            let lacks = core.members.lacks(&core.cluster).into_iter().map(|(_, lack)| format!("; {lack}"));
+            let text =
+                format!("there is no region server to open regions on{}", lacks.take(3).collect::<String>());
+            return Err(Error::new(ErrorKind::Busy, text));
         }
         let mut counts: HashMap<ServerName, usize> = online.into_iter().map(|server| (server, 0)).collect();
         if counts.len() > 1 {

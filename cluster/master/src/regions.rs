@@ -412,6 +412,7 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
     let Order { region, table, server } = order;
     let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
     let api = core.cluster.servers.get(server).ok_or_else(died)?;
+    core.members.check(&core.cluster, server)?;
     let request = OpenRegionRequest::new(region, table);
     let announce = |seq: u64| {
         if core.cluster.servers.is_one_process() {

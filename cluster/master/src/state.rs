@@ -20,6 +20,7 @@ use crate::balancing::Balancing;
 use crate::groups::GroupState;
 use crate::hbck::HbckReport;
 use crate::in_transition::Transitions;
+use crate::members::Members;
 use crate::meta_batches::MetaBatches;
 use crate::namespaces::Namespaces;
 use crate::peers::Peers;
@@ -52,6 +53,8 @@ pub(crate) struct MasterState {
     pub(crate) settings: MasterSettings,
     pub(crate) cluster: ClusterServices,
     pub(crate) cluster_id: ClusterId,
+    /// Which servers may get regions, and when those of dead ones may open elsewhere.
+    pub(crate) members: Arc<Members>,
     /// Where `hbase:meta` is.
     pub(crate) meta_place: RwLock<MetaPlace>,
     /// With which `hbase:meta` is open.

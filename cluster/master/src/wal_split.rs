@@ -9,14 +9,16 @@
 //! Each step may be repeated after a crash, and by another master at the same time.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::ClusterServices;
+use halcyon_contract::{ClusterServices, SplitWal};
 use halcyon_schema::{ServerName, layout};
 use tracing::{info, warn};
 
 use crate::descriptors::list;
+use crate::members::Members;
 use crate::parallel;
 use crate::timeline::Timelines;
 
@@ -74,14 +76,26 @@ pub(crate) fn begin_sealing(cluster: &ClusterServices, dir: &Path, threads: usiz
 }
 
 /// Splits the WALs in a directory that was fenced, on at most `threads` at a time. Those that are split leave it.
-pub(crate) fn split(cluster: &ClusterServices, dir: &Path, logs: Logs, threads: usize) -> Result<Amount> {
+pub(crate) fn split(
+    cluster: &ClusterServices,
+    members: &Arc<Members>,
+    dir: &Path,
+    logs: Logs,
+    threads: usize,
+) -> Result<Amount> {
     let names = names(cluster, dir)?;
     let wanted: Vec<String> =
         names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
     let (wals_count, next) = (wanted.len(), AtomicUsize::new(0));
-    let (cluster, dir) = (cluster.clone(), dir.to_path_buf());
+    let (cluster, members, dir) = (cluster.clone(), Arc::clone(members), dir.to_path_buf());
     let bytes = parallel::for_each(threads, wanted, move |name| {
-        split_one(&cluster, &dir, &name, next.fetch_add(1, Ordering::Relaxed))
+        let split = split_one(&cluster, &dir, &name, next.fetch_add(1, Ordering::Relaxed));
+        let wal = dir.join(&name);
+        match &split {
+            Ok(_) => members.forget_unsplit(&wal),
+            Err(error) => members.note_unsplit(&wal, error),
+        }
+        split
     })?;
     Ok(Amount { wals_count, bytes: bytes.into_iter().sum() })
 }
@@ -99,18 +113,24 @@ pub(crate) fn remove(cluster: &ClusterServices, dir: &Path) -> Result<()> {
 /// Recovers a server completely.
 pub(crate) fn recover(
     cluster: &ClusterServices,
+    members: &Arc<Members>,
     server: &ServerName,
     threads: usize,
     timelines: &Timelines,
 ) -> Result<()> {
-    if let Some(dir) = fence(cluster, server)? {
+    let fenced = fence(cluster, server)?;
+    members.depose(cluster, server)?;
+    if let Some(dir) = fenced {
         timelines.fenced(server);
-        let Amount { wals_count, bytes } = split(cluster, &dir, Logs::All, threads)?;
+        let Amount { wals_count, bytes } = split(cluster, members, &dir, Logs::All, threads)?;
         timelines.split(server, wals_count, bytes);
+        // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
+        members.wait_for_lease(cluster, server)?;
         remove(cluster, &dir)?;
         info!(%server, wals = wals_count, bytes, "the WALs of a dead server are split");
     }
-    cluster.servers.recovered(server);
+    members.wait_for_lease(cluster, server)?;
+    members.recovered(cluster, server);
     Ok(())
 }
 
@@ -129,15 +149,21 @@ fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> 
     for at in 0..online.len() {
         let server = &online[(turn + at) % online.len()];
         let Some(api) = cluster.servers.get(server) else { continue };
-        match api.split_wal(below) {
-            Ok(()) => return archive(cluster, &wal, name),
+        let error = match api.split_wal(below) {
+            Ok(SplitWal::Done) => return archive(cluster, &wal, name),
             // Split before, and archived by another master since.
-            Err(_) if !cluster.wals.env.fs.exists(&wal)? => return Ok(0),
-            Err(error) => {
-                warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
-                last = error;
+            Ok(SplitWal::NotFound) | Err(_) if !cluster.wals.env.fs.exists(&wal)? => return Ok(0),
+            Ok(SplitWal::NotFound) => {
+                let text = format!(
+                    "{server} finds no {}, which is there: does it have the same hbase.wal.dir?",
+                    wal.display()
+                );
+                Error::new(ErrorKind::Busy, text)
             }
-        }
+            Err(error) => error,
+        };
+        warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
+        last = error;
     }
     Err(last)
 }

@@ -7,6 +7,7 @@ mod barriers;
 mod gathering;
 mod groups;
 mod in_place;
+mod members;
 mod states;
 mod transitions;
 
@@ -21,7 +22,7 @@ use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
     Announce, Assignments, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination,
     OpenRegionRequest, OpenRegionResponse, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
-    RegionServers, ServerReport, Standing, SystemTables, Unasked,
+    RegionServers, ServerReport, SplitWal, Standing, SystemTables, Unasked,
 };
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
@@ -58,6 +59,14 @@ struct State {
     cannot_publish: bool,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
+    /// Servers that look for WALs elsewhere than the master.
+    elsewhere: BTreeSet<ServerName>,
+    /// For how long dead servers go on answering reads.
+    leases: BTreeMap<ServerName, Duration>,
+    /// Servers whose znodes were taken, in order.
+    deposed: Vec<ServerName>,
+    /// When a region was opened last.
+    opened_at: BTreeMap<String, Instant>,
     /// WALs that were split, in order.
     split: Vec<String>,
     opens: usize,
@@ -181,6 +190,7 @@ impl RegionServerApi for Server {
             let lacking =
                 state.unreplayed.values().find(|old| old.table() == region.table() && old.overlaps(region));
             assert!(lacking.is_none(), "{region} is opened without what was in memory of {lacking:?}");
+            state.opened_at.insert(encoded.clone(), Instant::now());
             state.opens += 1;
             let seq = state.opens as u64 * 10;
             let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
@@ -234,7 +244,7 @@ impl RegionServerApi for Server {
         Ok(state.online.get(&self.name).ok_or_else(dead)?.values().cloned().collect())
     }
 
-    fn split_wal(&self, wal: &Path) -> Result<()> {
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal> {
         let mut state = self.all.state.lock();
         if !state.online.contains_key(&self.name) {
             return Err(dead());
@@ -243,8 +253,11 @@ impl RegionServerApi for Server {
         let dir = wal.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         assert!(dir.ends_with("-splitting"), "{dir}: the server is not fenced");
         assert!(self.all.env.fs.exists(&Path::new(ROOT).join(wal)).unwrap(), "{}", wal.display());
+        if state.elsewhere.contains(&self.name) {
+            return Ok(SplitWal::NotFound);
+        }
         state.split.push(wal.file_name().unwrap().to_string_lossy().into_owned());
-        Ok(())
+        Ok(SplitWal::Done)
     }
 }
 
@@ -266,6 +279,15 @@ impl RegionServers for View {
             (true, _) => Standing::Online,
             (false, true) => Standing::Recovering,
             (false, false) => Standing::Gone,
+        }
+    }
+
+    fn declare_dead(&self, server: &ServerName) {
+        let is_online = self.0.state.lock().online.contains_key(server);
+        if is_online {
+            self.0.kill(server);
+        } else {
+            self.0.state.lock().recovering.insert(server.clone());
         }
     }
 
@@ -355,6 +377,18 @@ impl MasterCoordination for View {
 
     fn backup_masters(&self) -> Vec<ServerName> {
         Vec::new()
+    }
+
+    fn depose(&self, server: &ServerName) -> Result<Duration> {
+        let mut state = self.0.state.lock();
+        assert!(!state.online.contains_key(server), "{server} was not declared dead");
+        state.deposed.push(server.clone());
+        Ok(state.leases.get(server).copied().unwrap_or_default())
+    }
+
+    fn forget_deposed(&self, server: &ServerName) -> Result<()> {
+        self.0.state.lock().leases.remove(server);
+        Ok(())
     }
 
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {

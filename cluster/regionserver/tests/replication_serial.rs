@@ -128,7 +128,8 @@ impl World {
         for wal in env.fs.list(&dir).unwrap() {
             let path = dir.join(wal.name);
             let below = path.strip_prefix(ROOT).unwrap();
-            RegionServerApi::split_wal(&*other.lab.server, below).unwrap();
+            let split = RegionServerApi::split_wal(&*other.lab.server, below).unwrap();
+            assert_eq!(split, halcyon_contract::SplitWal::Done);
         }
         archive_wals(&env, &name);
         name

@@ -543,3 +543,23 @@ fn each_result_tells_what_it_cost_if_it_is_asked_for() {
     assert_eq!(costs, [of_get, 0, 0], "all rows are in the block that the first one needs");
     assert!(lab.scan(&lab.open(100, pb::Scan::default())).unwrap().0.query_metrics.is_empty());
 }
+
+/// The region's number was that of the family that was flushed last. Whoever split the server's WAL left out edits of the others.
+#[test]
+fn what_one_family_has_flushed_is_not_said_of_all() {
+    let lab = Lab::new();
+    let put_to = |family: &'static str| {
+        let cell = Cell::put(b"row", family.as_bytes(), b"q", i64::MAX, b"value");
+        lab.mutate(mutation(MutationType::Put, 1), vec![cell]).unwrap();
+    };
+    put_to("f");
+    put_to("g");
+    lab.server.flush_region(lab.info.encoded_name(), &[Bytes::from_static(b"g")]).unwrap();
+    let load = region_load(&lab);
+    let of = |family: &str| {
+        let stores = &load.store_complete_sequence_id;
+        stores.iter().find(|store| store.family_name == family.as_bytes()).unwrap().sequence_id
+    };
+    assert!(of("g") > of("f"), "{load:?}");
+    assert_eq!(load.complete_sequence_id(), of("f"), "the edit of f is in no file");
+}

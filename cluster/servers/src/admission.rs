@@ -15,8 +15,6 @@ use crate::remote_server::RemoteServer;
 /// Servers of a cluster. More names than that are not of real servers.
 const ONLINE_MAX: usize = 10_000;
 const HOST_BYTES_MAX: usize = 255;
-/// A difference of clocks that is logged (`hbase.master.warningclockskew`).
-const CLOCK_SKEW_WARNED_MS: u64 = 10_000;
 /// For a name service to name an address.
 const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -82,8 +80,13 @@ impl Servers {
             tracing::warn!("{text}");
             return Err(RpcError::new(&CLOCK_OUT_OF_SYNC, text));
         }
-        if skew_ms > CLOCK_SKEW_WARNED_MS {
-            tracing::warn!(%server, skew_ms, "the clock of a region server differs from the master's");
+        if u128::from(skew_ms) > self.common.settings.clock_skew_warned.as_millis() {
+            tracing::warn!(
+                %server,
+                skew_ms,
+                "the clock of a region server differs from the master's: when regions move, newer values may be hidden by older ones for \
+                 that long"
+            );
         }
         Ok(())
     }

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind};
+use halcyon_contract::remote_procedures::UNKNOWN_ORDER;
 use halcyon_contract::{CLAIMED_QUEUES_MAX, LeftQueue, RegionServerApi, RegionServers};
 use halcyon_schema::ServerName;
 
-use crate::peers::{ClusterSources, is_unknown_order};
+use crate::errors::Failure;
+use crate::peers::ClusterSources;
 use crate::remote_server::RemoteServer;
 use crate::waiters::Told;
 
@@ -95,7 +97,7 @@ impl Claims {
         plan
     }
 
-    fn note(&mut self, queue: &LeftQueue, server: &ServerName, result: Result<(), Error>, now_ns: u64) {
+    fn note(&mut self, queue: &LeftQueue, server: &ServerName, result: Result<(), Failure>, now_ns: u64) {
         match result {
             Ok(()) => {
                 self.failed.remove(&queue.name);
@@ -103,8 +105,8 @@ impl Claims {
                     self.confirmed.insert(queue.name.clone());
                 }
             }
-            Err(error) if is_unknown_order(&error) => _ = self.unable.insert(server.clone()),
-            Err(error) => {
+            Err(failure) if failure.is(UNKNOWN_ORDER) => _ = self.unable.insert(server.clone()),
+            Err(Failure { error, .. }) => {
                 let failed = self.failed.entry(queue.name.clone()).or_default();
                 failed.count += 1;
                 let pause = PAUSE.saturating_mul(failed.count).min(PAUSE_MAX);
@@ -146,8 +148,9 @@ impl ClusterSources {
         for (told, queue, server) in told {
             let result = match told.map(|answer| answer.recv().unwrap_or(Told::Ended)) {
                 Ok(Told::Done) => Ok(()),
-                Ok(Told::Failed(error)) | Err(error) => Err(error),
-                Ok(_) => Err(Error::new(ErrorKind::Moved, "the server died")),
+                Ok(Told::Failed(failure)) => Err(failure),
+                Ok(_) => Err(Error::new(ErrorKind::Moved, "the server died").into()),
+                Err(error) => Err(error.into()),
             };
             claims.note(&queue, &server, result, now_ns());
         }
@@ -213,10 +216,11 @@ mod tests {
     fn what_fails_is_tried_again_later_and_servers_of_hbase_are_left_out() {
         let (mut claims, left) = (Claims::default(), [queue("p", 11, None)]);
         let second = 1_000_000_000;
-        claims.note(&left[0], &server(1), Err(Error::new(ErrorKind::Busy, "no")), 0);
+        claims.note(&left[0], &server(1), Err(Error::new(ErrorKind::Busy, "no").into()), 0);
         assert!(claims.plan(&left, &[server(1)], &[], second).is_empty());
         assert_eq!(told(&claims.plan(&left, &[server(1)], &[], 2 * second)), [1]);
-        let unknown = Error::new(ErrorKind::Busy, "java.lang.ClassNotFoundException: halcyon.ClaimQueue");
+        let error = Error::new(ErrorKind::Busy, "halcyon.ClaimQueue");
+        let unknown = Failure { error, class: Some(UNKNOWN_ORDER.to_string()) };
         claims.note(&left[0], &server(1), Err(unknown), 0);
         assert!(claims.plan(&left, &[server(1)], &[], 9 * second).is_empty());
         assert_eq!(told(&claims.plan(&left, &[server(1), server(2)], &[], 9 * second)), [2]);

@@ -2,6 +2,7 @@
 
 use halcyon_cell::{Error, ErrorKind};
 use halcyon_client::ClientError;
+use halcyon_contract::remote_procedures::IS_CLOSING;
 use halcyon_proto::pb;
 use halcyon_rpc::ExceptionClass;
 use halcyon_schema::ServerName;
@@ -14,9 +15,6 @@ pub(crate) const CLOCK_OUT_OF_SYNC: ExceptionClass =
 
 /// Text of an exception that is kept and logged.
 const TEXT_BYTES_MAX: usize = 2_000;
-
-/// What HBase's text for a region says that is being closed.
-const CLOSING: &str = "is closing";
 
 const fn of_start(name: &'static str) -> ExceptionClass {
     ExceptionClass { name, do_not_retry: false, server_overloaded: false }
@@ -40,14 +38,36 @@ pub(crate) fn of_pair(server: &ServerName, what: &str, exception: &pb::NameBytes
     Error::new(kind, shortened(&format!("{what} at {server}: {class}: {line}")))
 }
 
-/// The error that a remote procedure ended with.
-pub(crate) fn of_procedure(server: &ServerName, error: Option<&pb::ForeignExceptionMessage>) -> Error {
+/// How a remote procedure failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// Of the exception that the server has answered with, with its package. `None`: the server has not answered.
+    pub(crate) class: Option<String>,
+}
+
+impl Failure {
+    /// Whether the server has answered with this exception.
+    pub(crate) fn is(&self, class: &str) -> bool {
+        self.class.as_deref() == Some(class)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, class: None }
+    }
+}
+
+/// What a remote procedure ended with.
+pub(crate) fn of_procedure(server: &ServerName, error: Option<&pb::ForeignExceptionMessage>) -> Failure {
     let exception = error.and_then(|error| error.generic_exception.as_ref());
     let class = exception.and_then(|exception| exception.class_name.as_deref()).unwrap_or("an exception");
     let message = exception.and_then(|exception| exception.message.as_deref()).unwrap_or_default();
     let simple = class.rsplit('.').next().unwrap_or(class);
     let kind = kind_of(simple, simple == "DoNotRetryIOException");
-    Error::new(kind, shortened(&format!("{server}: {class}: {message}")))
+    let error = Error::new(kind, shortened(&format!("{server}: {class}: {message}")));
+    Failure { error, class: Some(shortened(class)) }
 }
 
 /// The same error, if the same request may succeed later or elsewhere.
@@ -61,7 +81,7 @@ pub(crate) fn not_permanent(error: Error) -> Error {
 /// Whether a call says that the region is not open there and is not on its way to be closed.
 pub(crate) fn is_not_serving(error: &ClientError) -> bool {
     let Some(exception) = error.remote() else { return false };
-    is_moved(exception.simple_class()) && !exception.message().contains(CLOSING)
+    is_moved(exception.simple_class()) && !exception.message().contains(IS_CLOSING)
 }
 
 /// Whether a server refused a request for what it says, so that it would refuse it again.
@@ -150,7 +170,7 @@ mod tests {
         }
         assert_eq!(of_call(&server, "a call", &ClientError::Closed).kind(), ErrorKind::Io);
         assert_eq!(not_permanent(Error::invalid("x")).kind(), ErrorKind::Busy);
-        assert_eq!(of_procedure(&server, None).kind(), ErrorKind::Io);
+        assert_eq!(of_procedure(&server, None).error.kind(), ErrorKind::Io);
     }
 
     #[test]

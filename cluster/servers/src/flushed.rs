@@ -40,6 +40,20 @@ impl FlushedTable {
         self.0.lock().get(encoded_region).map(|reported| reported.ids.clone()).unwrap_or_default()
     }
 
+    /// A region was closed, and its last edit is this one.
+    pub(crate) fn note_closed(&self, encoded_region: &str, id: u64, now_ms: i64) {
+        if id == NO_SEQ_NUM {
+            return;
+        }
+        let mut regions = self.0.lock();
+        if regions.len() < REGIONS_MAX || regions.contains_key(encoded_region) {
+            let new = || Reported { ids: FlushedIds::default(), at_ms: now_ms };
+            let reported = regions.entry(encoded_region.to_string()).or_insert_with(new);
+            reported.at_ms = now_ms;
+            reported.ids.region = Some(reported.ids.region.map_or(id, |known| known.max(id)));
+        }
+    }
+
     pub(crate) fn take(&self, load: &pb::ServerLoad, now_ms: i64) {
         let mut regions = self.0.lock();
         if regions.len() + load.region_loads.len() > REGIONS_MAX {

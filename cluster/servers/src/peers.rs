@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::remote_procedures::UNKNOWN_ORDER;
 use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationBooks, ReplicationSources};
 use halcyon_env::Mutex;
 use halcyon_schema::RegionBarriers;
@@ -16,19 +17,12 @@ use crate::Servers;
 use crate::claims::Claims;
 use crate::waiters::Told;
 
-/// What HBase's servers say of an order that only Halcyon's know.
-const UNKNOWN_CLASS: &str = "ClassNotFoundException";
-
 /// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died.
 pub struct ClusterSources {
     pub(crate) servers: Arc<Servers>,
     /// Of the master: what of servers that are gone was sent.
     pub(crate) books: Arc<dyn ReplicationBooks>,
     pub(crate) claims: Mutex<Claims>,
-}
-
-pub(crate) fn is_unknown_order(error: &Error) -> bool {
-    error.message().contains(UNKNOWN_CLASS)
 }
 
 impl ClusterSources {
@@ -44,11 +38,13 @@ impl ClusterSources {
         for (told, server) in told {
             let server = server.server_name();
             let answer = told.map(|answer| answer.recv().unwrap_or(Told::Ended));
-            let error = match answer {
-                Ok(Told::Failed(error)) | Err(error) => error,
+            let failure = match answer {
+                Ok(Told::Failed(failure)) => failure,
+                Err(error) => error.into(),
                 Ok(_) => continue,
             };
-            if is_unknown_order(&error) {
+            let error = &failure.error;
+            if failure.is(UNKNOWN_ORDER) {
                 tracing::warn!(
                     %server,
                     peer = peer_id,

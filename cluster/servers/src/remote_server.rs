@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_client::ClientError;
+use halcyon_contract::remote_procedures::NO_SUCH_WAL;
 use halcyon_contract::{
     Announce, CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, OpenRegionResponse,
-    RegionInfoRequest, RegionInfoResponse, RegionServerApi,
+    RegionInfoRequest, RegionInfoResponse, RegionServerApi, SplitWal,
 };
 use halcyon_env::{Clock, Mutex};
 use halcyon_proto::pb;
@@ -19,7 +20,7 @@ use prost::Message;
 use tokio::sync::mpsc;
 
 use crate::channel::Receiver;
-use crate::errors;
+use crate::errors::{self, Failure};
 use crate::links::Links;
 use crate::network::{Task, Way};
 use crate::orders::{Order, OrderNumbers, Run, specifier};
@@ -32,9 +33,6 @@ use crate::{ServersSettings, Target};
 const ORDERS_MAX: usize = 4_096;
 /// A server may flush a region before it names its best split row.
 const SPLIT_ROW_TIMEOUT: Duration = Duration::from_secs(60);
-/// How `SplitWALCallable` of a Halcyon server ends if the WAL is gone: another server has done the work. HBase's servers report
-/// success then.
-const WAL_IS_GONE: &str = "java.io.IOException: there is no WAL ";
 
 /// What all servers share.
 #[derive(Clone)]
@@ -139,11 +137,11 @@ impl RemoteServer {
         Ok(receiver)
     }
 
-    fn run(&self, run: Run) -> Result<()> {
+    fn run(&self, run: Run) -> std::result::Result<(), Failure> {
         match self.begin(run)?.recv() {
             Ok(Told::Done) => Ok(()),
-            Ok(Told::Failed(error)) => Err(error),
-            _ => Err(self.ended()),
+            Ok(Told::Failed(failure)) => Err(failure),
+            _ => Err(self.ended().into()),
         }
     }
 
@@ -194,7 +192,7 @@ impl RemoteServer {
         loop {
             match receiver.recv_timeout(self.common.settings.close_check_period) {
                 Ok(Told::Done) => return Ok(()),
-                Ok(Told::Failed(error)) => return Err(errors::not_permanent(error)),
+                Ok(Told::Failed(failure)) => return Err(errors::not_permanent(failure.error)),
                 Ok(Told::Ask) | Err(RecvTimeoutError::Timeout) => {
                     if self.waiters.asks(procedure) && self.is_closed(&request.region) {
                         return Ok(());
@@ -264,7 +262,7 @@ impl RegionServerApi for RemoteServer {
         self.send(Order::open(procedure, region))?;
         let open_seq_num = match self.wait_until_opened(procedure, region, &receiver)? {
             Told::Opened(open_seq_num) => open_seq_num,
-            Told::Failed(error) => return Err(errors::not_permanent(error)),
+            Told::Failed(failure) => return Err(errors::not_permanent(failure.error)),
             // It was open before, so there is no report that waits for the announcement.
             Told::Done => {
                 return announce(0).map(|()| OpenRegionResponse { open_seq_num: 0 });
@@ -296,7 +294,7 @@ impl RegionServerApi for RemoteServer {
     }
 
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
-        self.run(Run::flush(request))
+        self.run(Run::flush(request)).map_err(|failure| failure.error)
     }
 
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
@@ -347,10 +345,11 @@ impl RegionServerApi for RemoteServer {
         regions.map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", self.name)))
     }
 
-    fn split_wal(&self, wal: &Path) -> Result<()> {
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal> {
         match self.run(Run::split_wal(wal)) {
-            Err(error) if error.message().contains(WAL_IS_GONE) => Ok(()),
-            split => split.map_err(errors::not_permanent),
+            Ok(()) => Ok(SplitWal::Done),
+            Err(failure) if failure.is(NO_SUCH_WAL) => Ok(SplitWal::NotFound),
+            Err(failure) => Err(errors::not_permanent(failure.error)),
         }
     }
 

@@ -6,8 +6,9 @@
 //!
 //! A server that stops in order listens until it has closed its regions and left ZooKeeper, as HBase's does.
 //!
-//! A wrong verdict, say by a packet filter that resets connections, costs a failover and no more: the WALs of the server are
-//! taken from it before its regions are opened elsewhere.
+//! A verdict may be wrong: a packet filter resets connections, or a name has another address now. Then the server lives, and has its
+//! session. So this verdict takes the WALs of the server, which ends its writes, and its znode, which ends its lease. Its regions open
+//! elsewhere when the lease is over. A keeper ends the session of its server's process when that has ended; then nothing is waited for.
 
 use std::io::{ErrorKind, Result};
 use std::time::Duration;

@@ -51,6 +51,8 @@ pub struct Servers {
 pub(crate) struct Table {
     pub(crate) online: BTreeMap<ServerName, Arc<RemoteServer>>,
     draining: BTreeSet<ServerName>,
+    /// Those of the online ones whose znodes were seen.
+    with_session: BTreeSet<ServerName>,
     pub(crate) dead: DeadServers,
 }
 
@@ -86,6 +88,12 @@ impl Servers {
     pub fn add_online(&self, server: &ServerName) {
         if let Err(error) = self.admit(server, "ZNODE") {
             tracing::warn!(%server, %error, "a region server with a znode is not taken for alive");
+            return;
+        }
+        let mut table = self.table.lock();
+        if table.online.contains_key(server) && table.with_session.insert(server.clone()) {
+            drop(table);
+            self.changed();
         }
     }
 
@@ -93,7 +101,7 @@ impl Servers {
     pub fn add_recovering(&self, server: &ServerName) {
         let mut table = self.table.lock();
         table.dead.add_recovering(server);
-        let ended = table.online.remove(server);
+        let ended = table.remove(server);
         drop(table);
         self.end(ended);
     }
@@ -106,7 +114,7 @@ impl Servers {
             return false;
         }
         table.dead.add_recovering(server);
-        let ended = table.online.remove(server);
+        let ended = table.remove(server);
         drop(table);
         tracing::warn!(%server, was_online = ended.is_some(), "a region server is dead");
         self.end(ended);
@@ -178,6 +186,11 @@ impl Servers {
 }
 
 impl Table {
+    fn remove(&mut self, server: &ServerName) -> Option<Arc<RemoteServer>> {
+        self.with_session.remove(server);
+        self.online.remove(server)
+    }
+
     /// Newest first: those of which no successor has come, or which are still recovered.
     fn dead_shown(&self) -> impl Iterator<Item = &ServerName> {
         let is_shown = |server: &&ServerName| {
@@ -220,6 +233,10 @@ impl RegionServers for Servers {
         table.online.keys().filter(|server| table.draining.contains(server)).cloned().collect()
     }
 
+    fn has_session(&self, server: &ServerName) -> bool {
+        self.table.lock().with_session.contains(server)
+    }
+
     fn standing(&self, server: &ServerName) -> Standing {
         let table = self.table.lock();
         match table.online.contains_key(server) {
@@ -227,6 +244,10 @@ impl RegionServers for Servers {
             false if table.dead.is_recovering(server) => Standing::Recovering,
             false => Standing::Gone,
         }
+    }
+
+    fn declare_dead(&self, server: &ServerName) {
+        self.expire(server);
     }
 
     fn recovering(&self) -> Vec<ServerName> {

@@ -44,6 +44,8 @@ pub struct ServersSettings {
     pub version: String,
     /// A server whose clock differs by more is refused (`hbase.master.maxclockskew`).
     pub clock_skew_max: Duration,
+    /// One whose clock differs by more is logged (`hbase.master.warningclockskew`).
+    pub clock_skew_warned: Duration,
     /// What a server is told when it starts: `hbase.rootdir`, `fs.defaultFS`, `hbase.wal.dir`, ...
     pub answers: Vec<(String, String)>,
     /// Orders to one server that come within this time are sent together (`hbase.procedure.remote.dispatcher.delay.msec`;
@@ -72,6 +74,7 @@ impl ServersSettings {
             epoch: None,
             version: "2.6.4".to_string(),
             clock_skew_max: Duration::from_secs(30),
+            clock_skew_warned: Duration::from_secs(1),
             answers: Vec::new(),
             order_pause: Duration::from_millis(5),
             call_timeout: Duration::from_secs(10),

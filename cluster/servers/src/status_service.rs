@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use halcyon_contract::{Assignments, RegionServers};
 use halcyon_proto::pb;
+use halcyon_proto::pb::region_state_transition::TransitionCode;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
 use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
@@ -78,11 +79,25 @@ impl StatusService {
     ) -> std::result::Result<Outcome, RpcError> {
         let server = checked_name(&request.server)?;
         let remote = self.servers.admit(&server, "REPORT")?;
+        self.note_closes(&request.transition);
         let master = self.master.clone();
         Ok(Outcome::Later(Box::pin(async move {
             let error_message = transitions::take_all(&remote, &server, &master, request.transition).await?;
             Ok(Reply::message(&pb::ReportRegionStateTransitionResponse { error_message }))
         })))
+    }
+
+    /// A server of Halcyon says of a region that it has closed up to where its edits are in files: up to the last one. The region may stay
+    /// closed, so that no report says it.
+    fn note_closes(&self, transitions: &[pb::RegionStateTransition]) {
+        let now_ms = self.servers.common.clock.now_ms();
+        let closed = transitions.iter().filter(|it| it.transition_code() == TransitionCode::Closed);
+        for transition in closed {
+            let region = transition.region_info.first().and_then(|region| RegionInfo::from_pb(region).ok());
+            if let (Some(region), Some(id)) = (region, transition.open_seq_num) {
+                self.servers.flushed.note_closed(region.encoded_name(), id, now_ms);
+            }
+        }
     }
 
     fn report(&self, call: &Call, request: pb::RegionServerReportRequest) -> Answered {

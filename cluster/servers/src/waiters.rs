@@ -20,7 +20,7 @@ use halcyon_schema::ServerName;
 use tokio::sync::oneshot;
 
 use crate::channel::{Receiver, Sender, channel};
-use crate::errors;
+use crate::errors::{self, Failure};
 
 /// Numbers of openings that have ended, which reports may repeat.
 const ENDED_MAX: usize = 4_096;
@@ -38,7 +38,7 @@ pub(crate) enum Told {
     Done,
     /// Another order for the region has ended: the server has to be asked.
     Ask,
-    Failed(Error),
+    Failed(Failure),
     /// The server is dead.
     Ended,
 }
@@ -264,7 +264,7 @@ impl Waiters {
         let error = format!("{} cannot open {encoded_name} (FAILED_OPEN)", self.server);
         let opening = state.openings.remove(encoded_name).expect("it was there");
         state.note_ended(opening.procedure);
-        let _ = opening.caller.send(Told::Failed(Error::new(ErrorKind::Moved, error)));
+        let _ = opening.caller.send(Told::Failed(Error::new(ErrorKind::Moved, error).into()));
         true
     }
 
@@ -289,7 +289,11 @@ impl Waiters {
     }
 
     /// A procedure has ended. False if it is not of this server.
-    pub(crate) fn done(&self, procedure: i64, result: impl FnOnce() -> Result<()>) -> bool {
+    pub(crate) fn done(
+        &self,
+        procedure: i64,
+        result: impl FnOnce() -> std::result::Result<(), Failure>,
+    ) -> bool {
         let Some(caller) = self.state.lock().runs.remove(&procedure) else { return false };
         let told = result().map_or_else(Told::Failed, |()| Told::Done);
         let _ = caller.send(told);
@@ -307,7 +311,7 @@ impl Waiters {
         let openings = state.openings.extract_if(|_, opening| is_of_order(opening));
         callers.extend(openings.map(|(_, opening)| opening.caller));
         for caller in callers {
-            let _ = caller.send(Told::Failed(error.clone()));
+            let _ = caller.send(Told::Failed(error.clone().into()));
         }
     }
 

@@ -14,10 +14,11 @@ use common::{
     transition, wait_until,
 };
 use halcyon_cell::ErrorKind;
+use halcyon_contract::remote_procedures::NO_SUCH_WAL;
 use halcyon_contract::{
     CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, OpenRegionResponse,
     PeerDescription, RegionInfoRequest, RegionServerApi, RegionServers, ReplicationBooks, ReplicationSources,
-    Standing, Unasked,
+    SplitWal, Standing, Unasked,
 };
 use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
 use halcyon_rpc::{RpcError, exceptions};
@@ -433,8 +434,10 @@ fn remote_procedures_end_as_the_server_says() {
         master.done(orders.proc[0].proc_id, error);
         in_time(&ended).map_err(|error| error.kind())
     };
-    assert_eq!(split(None), Ok(()));
-    assert_eq!(split(Some(("java.io.IOException", "there is no WAL /hbase/WALs/x"))), Ok(()));
+    assert_eq!(split(None), Ok(SplitWal::Done));
+    // Only the master can tell what that means. The text is of no concern.
+    assert_eq!(split(Some((NO_SUCH_WAL, "any text"))), Ok(SplitWal::NotFound));
+    assert_eq!(split(Some(("java.io.IOException", "there is no WAL /hbase/WALs/x"))), Err(ErrorKind::Io));
     assert_eq!(split(Some(("java.io.IOException", "disk"))), Err(ErrorKind::Io));
     // Another server may do better, so it is not permanent.
     let refused = ("org.apache.hadoop.hbase.DoNotRetryIOException", "no");

@@ -227,6 +227,11 @@ fn flushed_ids_live_servers_and_last_words() {
     };
     let server = name(5);
     master.report(&server, pb::ServerLoad { region_loads: vec![load], ..Default::default() }).unwrap();
+    // The last flush of a region that is closed is in no report.
+    for open_seq_num in [Some(70), Some(60), None] {
+        let closed = transition(TransitionCode::Closed, &region("b"), open_seq_num, 1);
+        master.transition(&server, closed).unwrap().unwrap();
+    }
     assert!(master.servers.expire(&server));
     let ask = |region_name: Bytes| -> pb::GetLastFlushedSequenceIdResponse {
         let request = pb::GetLastFlushedSequenceIdRequest { region_name };
@@ -235,6 +240,8 @@ fn flushed_ids_live_servers_and_last_words() {
     let known = ask(Bytes::copy_from_slice(region("a").encoded_name().as_bytes()));
     assert_eq!(known.last_flushed_sequence_id, 40);
     assert_eq!(known.store_last_flushed_sequence_id[0].sequence_id, 41);
+    let closed = ask(Bytes::copy_from_slice(region("b").encoded_name().as_bytes()));
+    assert_eq!(closed.last_flushed_sequence_id, 70);
     assert_eq!(ask(Bytes::from_static(b"\xff")).last_flushed_sequence_id, u64::MAX);
     assert_eq!(master.servers.last_flushed(region("a").encoded_name()).region, Some(40));
 

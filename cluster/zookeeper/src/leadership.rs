@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, LeaseState, Loss};
@@ -41,9 +42,9 @@ const ATTEMPTS_MAX: usize = 8;
 #[derive(Clone)]
 pub struct Leadership(Arc<Inner>);
 
-struct Inner {
-    standing: Standing,
-    own: OwnZnode,
+pub(crate) struct Inner {
+    pub(crate) standing: Standing,
+    pub(crate) own: OwnZnode,
     lease: Arc<Lease>,
     raised: Raised,
     /// The states of tables that this master has written; `None` before the first time and after an error. Held while they are
@@ -149,6 +150,19 @@ impl Leadership {
         .await
     }
 
+    /// Deletes the znode of a region server that was declared dead, in a transaction, so that its lease is not renewed any more. Returns
+    /// how long it may go on answering reads from now on: zero if its session has ended by itself (`deposed.rs`).
+    pub async fn depose(&self, server: &ServerName) -> Result<Duration> {
+        let server = server.clone();
+        self.run(move |inner| async move { inner.depose(&server).await }).await
+    }
+
+    /// Nobody asks for the lease of a server that was deposed any more.
+    pub async fn forget_deposed(&self, server: &ServerName) -> Result<()> {
+        let server = server.clone();
+        self.run(move |inner| async move { inner.forget_deposed(&server).await }).await
+    }
+
     /// `table/<name>`: the states of all tables, for clients of HBase 1. Znodes of tables that are not in `states` are deleted.
     ///
     /// Only what has changed since the last call is written. After an error some of it may have been.
@@ -187,9 +201,10 @@ impl Leadership {
     }
 
     /// Runs on the thread of the session.
-    async fn run<F>(&self, work: impl FnOnce(Arc<Inner>) -> F) -> Result<()>
+    async fn run<F, T>(&self, work: impl FnOnce(Arc<Inner>) -> F) -> Result<T>
     where
-        F: Future<Output = Result<()>> + Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+        T: Send + 'static,
     {
         self.0.standing.runner.clone().run(work(self.0.clone())).await
     }
@@ -201,7 +216,7 @@ impl Inner {
     }
 
     /// Makes these writes if this master is the active one. The index of a refusal is that in `writes`.
-    async fn write(&self, what: &str, writes: &[Write]) -> Result<Outcome> {
+    pub(crate) async fn write(&self, what: &str, writes: &[Write]) -> Result<Outcome> {
         if let LeaseState::Lost(loss) = self.lease.state() {
             return Err(self.lost_error(what, &loss));
         }
@@ -241,7 +256,7 @@ impl Inner {
         self.own.session.error(ErrorKind::Expired, what, &why)
     }
 
-    fn refused(&self, what: &str, why: &zk::Error) -> Error {
+    pub(crate) fn refused(&self, what: &str, why: &zk::Error) -> Error {
         self.own.session.error(ErrorKind::Io, what, &why.to_string())
     }
 
@@ -266,7 +281,7 @@ impl Inner {
         Err(self.own.session.error(ErrorKind::Busy, &what, "the znode comes and goes"))
     }
 
-    async fn create_empty(&self, path: String) -> Result<()> {
+    pub(crate) async fn create_empty(&self, path: String) -> Result<()> {
         let what = format!("create {path}");
         let create = Write::Create { path, data: Vec::new(), mode: zk::CreateMode::Persistent };
         match self.write(&what, &[create]).await? {
@@ -275,7 +290,7 @@ impl Inner {
         }
     }
 
-    async fn remove(&self, path: String) -> Result<()> {
+    pub(crate) async fn remove(&self, path: String) -> Result<()> {
         let what = format!("delete {path}");
         match self.write(&what, &[Write::Delete { path, version: None }]).await? {
             Outcome::Done | Outcome::Refused { why: zk::Error::NoNode, .. } => Ok(()),

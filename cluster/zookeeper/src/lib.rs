@@ -30,6 +30,7 @@
 //! `make zookeeper-test`.
 
 mod cluster;
+mod deposed;
 mod election;
 mod follow;
 mod leadership;

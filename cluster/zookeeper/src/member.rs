@@ -1,18 +1,21 @@
 //! A region server as a member of the cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, Loss, Membership};
 use halcyon_env::Clock;
+use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use halcyon_schema::znode;
+use prost::Message;
 use tracing::info;
 use zookeeper_client as zk;
 
 use crate::cluster::Runner;
-use crate::own::{OwnZnode, read_owner};
+use crate::own::{OwnZnode, lease_time, read_owner};
 use crate::session::{Answer, Session};
 
 pub(crate) struct Member {
@@ -70,9 +73,37 @@ impl Membership for Member {
     }
 }
 
+/// HBase's `RegionServerInfo`, and what a master of Halcyon asks before the regions of this server open elsewhere. HBase passes over
+/// fields that it does not know.
+#[derive(Clone, PartialEq, Message)]
+struct ShownInfo {
+    #[prost(int32, optional, tag = "1")]
+    info_port: Option<i32>,
+    #[prost(message, optional, tag = "2")]
+    version_info: Option<pb::VersionInfo>,
+    /// How long the server may answer reads after its znode was deleted.
+    #[prost(uint64, optional, tag = "1000")]
+    lease_ms: Option<u64>,
+}
+
+impl ShownInfo {
+    fn of(info: pb::RegionServerInfo, lease: Duration) -> ShownInfo {
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).saturating_add(1); // not rounded down
+        let pb::RegionServerInfo { info_port, version_info } = info;
+        ShownInfo { info_port, version_info, lease_ms: Some(lease_ms) }
+    }
+}
+
+/// How long a server may answer reads after its znode, with these data, was deleted. `None`: it is none of Halcyon's.
+pub(crate) fn shown_lease(path: &str, data: &[u8]) -> Result<Option<Duration>> {
+    let info: ShownInfo = znode::message(path, data)?;
+    Ok(info.lease_ms.map(Duration::from_millis))
+}
+
 /// Creates the znode of a server with HBase's bytes, and with the permissions of HBase's servers without Kerberos.
 async fn create_ephemeral(session: &Session, path: &str, shown: &Shown) -> Result<()> {
-    let info = znode::region_server_info(shown.info_port, &shown.hbase_version);
+    let info =
+        ShownInfo::of(znode::region_server_info(shown.info_port, &shown.hbase_version), lease_time(session));
     let writer = format!("regionserver:{}", shown.server.port);
     let data = znode::encode(&writer, halcyon_env::random_bytes(), &info);
     let options = zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all());

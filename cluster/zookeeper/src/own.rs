@@ -20,8 +20,11 @@ const RENEWALS: u32 = 12;
 /// An answer is waited for so many periods of renewal.
 const ANSWER_PERIODS: u32 = 4;
 
+/// A check of a znode that has any version.
+const ANY_VERSION: i32 = -1;
+
 /// The lease lasts for two thirds of the session timeout, from the question on.
-fn lease_time(session: &Session) -> Duration {
+pub(crate) fn lease_time(session: &Session) -> Duration {
     session.timeout() * 2 / 3
 }
 
@@ -81,16 +84,20 @@ impl OwnZnode {
 /// Renews the lease as long as the znode is there; returns when it is lost.
 async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
     let (session, path) = (&own.session, &own.path);
-    let (period, at) = (session.timeout() / RENEWALS, session.settings());
+    let at = session.settings();
     let mut changed: Option<Change> = None;
-    let mut was_valid = true;
+    let (mut was_valid, mut renewed_ns) = (true, clock.boot_ns());
     loop {
+        let period = session.timeout() / RENEWALS;
         let begun = Instant::now();
         let asked_ns = clock.boot_ns();
         // An answer that comes later is of little use, and the next question may take another connection.
         match timeout(period * ANSWER_PERIODS, ask(own, &mut changed)).await {
             Ok(Ok(found)) => match own.loss(found) {
-                None => lease.renew(asked_ns, lease_time(session)),
+                None => {
+                    lease.renew(asked_ns, lease_time(session));
+                    renewed_ns = asked_ns;
+                }
                 Some(loss) => {
                     warn!("{at}: {} has lost {path}: {loss}", lease.server());
                     return lease.lose(loss);
@@ -108,9 +115,12 @@ async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
             None => pause.await,
             Some(change) => tokio::select! {
                 () = pause => {}
+                () = session.less_granted() => {}
                 () = change => changed = None,
             },
         }
+        // A connection that was granted less began after the last renewal.
+        lease.shorten(renewed_ns, lease_time(session));
     }
 }
 
@@ -122,27 +132,40 @@ pub(crate) async fn read_owner(session: &Session, path: &str) -> Result<Option<i
     }
 }
 
-/// A znode without its data, `None` if there is none.
+/// A znode without its data, `None` if there is none, as a majority of ZooKeeper's members knows it, for a session that lives.
 ///
-/// A ZooKeeper server that has lost its leader goes on answering reads for a while, though the session may have expired. It
-/// cannot answer `sync`: that is the leader's, which answers it for a live session only.
-///
-/// A leader that the others have left answers `sync` until it notices, which takes `syncLimit` of ZooKeeper's settings. The others
-/// may elect a new leader before, and it starts the timeouts of all sessions anew. So the lease, 2/3 of the timeout, surely ends
-/// before the session if the session timeout is three times `syncLimit` or longer.
+/// A member that has lost its leader goes on answering reads for a while, though the session may have expired. So does a leader that
+/// the others have left, for `syncLimit` of ZooKeeper's settings (10 s by default), also to `sync`: the others elect a new one
+/// meanwhile, and it ends the session. So a transaction is asked for, which a majority has to accept, and which the leader accepts
+/// for a live session only. It checks that the znode is there, and changes nothing: no watch is set off.
 async fn read_stat(client: zk::Client, path: &str) -> Asked<Option<zk::Stat>> {
     // Both questions are sent at once, and answered in order.
-    let (synced, stat) = (client.sync(path), client.check_stat(path));
-    synced.await?;
+    let mut check = client.new_multi_writer();
+    check.add_check_version(path, ANY_VERSION)?;
+    let (accepted, stat) = (check.commit(), client.check_stat(path));
+    confirm(accepted.await)?;
     stat.await
 }
 
 /// As [`read_stat`]; the future ends when the znode has changed.
 async fn read_and_watch_stat(client: zk::Client, path: &str) -> Asked<(Option<zk::Stat>, Change)> {
-    let (synced, stat) = (client.sync(path), client.check_and_watch_stat(path));
-    synced.await?;
+    let mut check = client.new_multi_writer();
+    check.add_check_version(path, ANY_VERSION)?;
+    let (accepted, stat) = (check.commit(), client.check_and_watch_stat(path));
+    confirm(accepted.await)?;
     let (stat, watch) = stat.await?;
     Ok((stat, Box::pin(async move { drop(watch.changed().await) })))
+}
+
+/// A znode that is gone is an answer as well: what is read behind it says the same.
+fn confirm(accepted: std::result::Result<Vec<zk::MultiWriteResult>, zk::MultiWriteError>) -> Asked<()> {
+    match accepted {
+        Ok(_) | Err(zk::MultiWriteError::OperationFailed { source: zk::Error::NoNode, .. }) => Ok(()),
+        Err(
+            zk::MultiWriteError::OperationFailed { source, .. }
+            | zk::MultiWriteError::RequestFailed { source },
+        ) => Err(source),
+    }
 }
 
 /// The znode `own`, whoever has it now; sets a watch on it if there is none.

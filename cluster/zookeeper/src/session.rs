@@ -52,8 +52,8 @@ pub(crate) enum Ended {
 pub(crate) struct Session {
     settings: ZooKeeperSettings,
     info: zk::SessionInfo,
-    /// What was granted.
-    timeout: Duration,
+    /// The smallest that a connection was granted. Each one negotiates it anew, and members may have other limits than the first.
+    timeout: watch::Sender<Duration>,
     state: watch::Sender<State>,
 }
 
@@ -91,6 +91,7 @@ impl Session {
             );
         }
         let (state, _) = watch::channel(State::Attached(client));
+        let (timeout, _) = watch::channel(timeout);
         Session { settings, info, timeout, state }
     }
 
@@ -107,9 +108,34 @@ impl Session {
         self.info.id().0
     }
 
-    /// The session timeout that was granted.
+    /// The session timeout that ZooKeeper granted: the smallest of all connections.
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
+        self.note_timeout();
+        *self.timeout.borrow()
+    }
+
+    /// Waits until a connection was granted less than any before.
+    pub(crate) async fn less_granted(&self) {
+        let mut timeouts = self.timeout.subscribe();
+        timeouts.changed().await.expect("the sender is in self");
+    }
+
+    fn note_timeout(&self) {
+        let State::Attached(client) = &*self.state.borrow() else { return };
+        let granted = client.session_timeout();
+        let before = *self.timeout.borrow();
+        let is_less = self.timeout.send_if_modified(|smallest| {
+            let is_less = granted < *smallest;
+            *smallest = granted.min(*smallest);
+            is_less
+        });
+        if is_less {
+            warn!(
+                "{}: session {}: a connection was granted a timeout of {granted:?}, not {before:?} as before",
+                self.settings,
+                self.info.id()
+            );
+        }
     }
 
     /// The library's client, once there is one. The caller sets the deadline.
@@ -262,6 +288,7 @@ async fn follow(session: &Session, client: zk::Client) -> zk::SessionState {
     drop(client);
     while !state.is_terminated() {
         state = states.changed().await;
+        session.note_timeout();
         info!("{}: session {}: {state}", session.settings, session.info.id());
     }
     state
@@ -270,7 +297,7 @@ async fn follow(session: &Session, client: zk::Client) -> zk::SessionState {
 /// Connects with the id and the password of the session. `None`: a server says that the session has expired.
 async fn take_up(session: &Session) -> Option<zk::Client> {
     while !session.has_ended() {
-        let connector = connector(session.timeout).with_session(session.info.clone());
+        let connector = connector(session.timeout()).with_session(session.info.clone());
         match connector.connect(&session.settings.connect_string()).await {
             Ok(client) if client.session_id() == session.info.id() => return Some(client),
             Ok(_) | Err(zk::Error::SessionExpired) => return None,

@@ -649,3 +649,44 @@ async fn a_restart_of_zookeeper_is_no_news_to_masters() {
     assert_eq!(two.elected().await.epoch(), 2);
     assert_eq!(meta(&client, &base).await, Some(server(1)));
 }
+
+/// A master that took a live server for dead took its WALs and left it its znode, and so its lease: it answered reads while the regions
+/// were open elsewhere.
+#[tokio::test]
+#[ignore = "needs a ZooKeeper"]
+async fn a_server_that_is_deposed_loses_its_lease() {
+    let (client, base) = raw("deposed").await;
+    let first = Master::stand(&base, 16000, 4 * SECOND).await;
+    let leadership = first.elected().await;
+    let joined = connect(&base, 6 * SECOND).await;
+    let member = joined.join(&server(16020), 0).await.unwrap();
+    assert_eq!(member.lease().state(), LeaseState::Valid);
+    let (znode, note) =
+        (format!("{base}/rs/{}", server(16020)), format!("{base}/halcyon/deposed/{}", server(16020)));
+
+    let lease = leadership.depose(&server(16020)).await.unwrap();
+    assert!(lease >= 4 * SECOND && lease < 4 * SECOND + ms(10), "two thirds of its session: {lease:?}");
+    assert!(data(&client, &znode).await.is_none() && data(&client, &note).await.is_some());
+    let loss = timeout(SECOND, member.lease().lost()).await.expect("it has watched its znode");
+    assert_eq!(loss, Loss::ZnodeDeleted);
+
+    // The next master has to wait as well. One that was deposed is not told that there is nothing to wait for.
+    let second = Master::stand(&base, 16001, 4 * SECOND).await;
+    leadership.resign().await.unwrap();
+    let next = second.elected().await;
+    assert_eq!(next.depose(&server(16020)).await.unwrap(), lease);
+    assert!(leadership.depose(&server(16020)).await.is_err());
+    next.forget_deposed(&server(16020)).await.unwrap();
+    assert_eq!(next.depose(&server(16020)).await.unwrap(), Duration::ZERO);
+    assert_eq!(next.depose(&server(16029)).await.unwrap(), Duration::ZERO, "it was never there");
+
+    // A keeper ends the session of a process that has ended: there is no lease any more.
+    let kept = connect(&base, 6 * SECOND).await;
+    let _member = kept.join(&server(16021), 0).await.unwrap();
+    let ended = server(16021);
+    let (deposed, ()) = tokio::join!(next.depose(&ended), async {
+        sleep(ms(100)).await;
+        kept.close().await;
+    });
+    assert_eq!(deposed.unwrap(), Duration::ZERO);
+}

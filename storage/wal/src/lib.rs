@@ -52,6 +52,7 @@ pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use roll::RollOutcome;
 pub use split::{
-    Destination, Each, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX, split_log_files, split_logs,
+    Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX,
+    split_log_files, split_logs, split_what_is_needed,
 };
 pub use stats::WalStats;

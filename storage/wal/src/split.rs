@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
 use halcyon_env::sync::Mutex;
 use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
@@ -43,6 +44,26 @@ const BUFFERED_MAX_BYTES: usize = 64 << 20;
 /// that cannot be told, ends the split.
 pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<PathBuf>> + 'a;
 
+/// What the files of a region have already, by its encoded name.
+pub type FlushedOf<'a> = dyn Fn(&[u8]) -> Flushed + 'a;
+
+/// Up to which sequence ids edits of a region are in its files: a split leaves those out. Too low costs time, too high loses edits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Of all families.
+    pub region: SeqId,
+    /// Of single ones, where that is more.
+    pub families: Vec<(Bytes, SeqId)>,
+}
+
+impl Flushed {
+    /// Whether an edit of this family is in a file.
+    fn has(&self, family: &[u8], seq: SeqId) -> bool {
+        let of_family = self.families.iter().find(|(known, _)| known == family);
+        seq <= self.region || of_family.is_some_and(|(_, flushed)| seq <= *flushed)
+    }
+}
+
 /// Does work for each number below a count, in any order and at the same time if it likes. The first error wins.
 pub type Each<'a> = dyn Fn(usize, &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> + 'a;
 
@@ -57,6 +78,8 @@ pub struct SplitReport {
     pub entries: u64,
     /// Entries whose region is gone.
     pub dropped: u64,
+    /// Entries that the region's files have already; they are not written.
+    pub flushed: u64,
     /// Entries that only mark flushes, opens and the like; they are not written.
     pub markers: u64,
     /// Files written, sorted.
@@ -66,6 +89,7 @@ pub struct SplitReport {
 /// The edits of one region on their way to a file.
 struct Output {
     dir: PathBuf,
+    flushed: Flushed,
     temporary: PathBuf,
     file: Option<Box<dyn WritableFile>>,
     buffer: Vec<u8>,
@@ -77,6 +101,7 @@ struct Splitter<'a> {
     /// If what is written is encrypted.
     cipher: Option<Arc<WalCipher>>,
     destination: &'a Destination<'a>,
+    flushed_of: &'a FlushedOf<'a>,
     /// `None`: the region is gone.
     outputs: HashMap<Vec<u8>, Option<Output>>,
     buffered_bytes: usize,
@@ -100,10 +125,23 @@ pub fn split_log_files(
     destination: &Destination<'_>,
     each: &Each<'_>,
 ) -> Result<SplitReport> {
+    split_what_is_needed(env, logs, destination, &|_| Flushed::default(), each)
+}
+
+/// As [`split_log_files`], without the edits that files of the regions have already. A region that has moved on, or was closed,
+/// would get them into its directory for nothing. Edits with nonces stay.
+pub fn split_what_is_needed(
+    env: &Env,
+    logs: Vec<PathBuf>,
+    destination: &Destination<'_>,
+    flushed_of: &FlushedOf<'_>,
+    each: &Each<'_>,
+) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
         cipher: WalCipher::of(env)?,
         destination,
+        flushed_of,
         outputs: HashMap::new(),
         buffered_bytes: 0,
         report: SplitReport::default(),
@@ -154,14 +192,21 @@ impl Splitter<'_> {
         let (region, seq) = (&key.encoded_region_name[..], SeqId::new(key.log_sequence_number));
         if !self.outputs.contains_key(region) {
             let dir = (self.destination)(region, &key.table_name)?;
-            let output = dir.map(|dir| Output::new(dir, log, seq));
+            let output = dir.map(|dir| Output::new(dir, (self.flushed_of)(region), log, seq));
             self.outputs.insert(region.to_vec(), output);
         }
         let Some(output) = self.outputs.get_mut(region).expect("was just put in") else {
             self.report.dropped += 1;
             return Ok(());
         };
-        let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        // The opening learns of nonces here: an operation that is repeated must not be done again. It leaves the cells out itself.
+        let has_nonce = key.nonce() != 0;
+        let is_needed = |cell: &CellRef<'_>| has_nonce || !output.flushed.has(cell.family(), seq);
+        let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).filter(is_needed).collect();
+        if borrowed.is_empty() {
+            self.report.flushed += 1;
+            return Ok(());
+        }
         let entry = PreparedEntry::copied(key, &borrowed, self.cipher.as_deref());
         entry.put(&mut output.buffer, 0);
         output.last_seq = output.last_seq.max(seq);
@@ -189,7 +234,9 @@ impl Splitter<'_> {
     /// Completes every file; the names come last.
     fn finish(mut self, each: &Each<'_>) -> Result<SplitReport> {
         let (env, cipher) = (self.env, self.cipher.clone());
-        let mut outputs: Vec<Output> = self.outputs.into_values().flatten().collect();
+        let outputs = self.outputs.into_values().flatten();
+        // Of the others all edits are in files.
+        let mut outputs: Vec<Output> = outputs.filter(Output::has_edits).collect();
         outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
         let outputs: Vec<_> = outputs.into_iter().map(|output| Mutex::new((output, None))).collect();
         each(outputs.len(), &|at| outputs[at].lock().0.complete(env, cipher.as_deref()))?;
@@ -205,12 +252,16 @@ impl Splitter<'_> {
 }
 
 impl Output {
-    fn new(dir: PathBuf, log: &Path, first_seq: SeqId) -> Output {
+    fn new(dir: PathBuf, flushed: Flushed, log: &Path, first_seq: SeqId) -> Output {
         let log = log.file_name().unwrap_or_default().to_string_lossy();
         // No other attempt has this name. A change that comes late, when its attempt has failed, cannot meet a file of ours.
         let token: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         let temporary = dir.join(format!("{:019}-{log}.{token}{TEMPORARY_SUFFIX}", first_seq.get()));
-        Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
+        Output { dir, flushed, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
+    }
+
+    fn has_edits(&self) -> bool {
+        self.file.is_some() || !self.buffer.is_empty()
     }
 
     fn write(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {

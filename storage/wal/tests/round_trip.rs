@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common::{self, Scratch};
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
-use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};
+use halcyon_wal::{
+    Durability, Flushed, SyncMode, Wal, WalEntry, WalReader, split_logs, split_what_is_needed,
+};
 
 fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
     let cell =
@@ -261,4 +263,58 @@ fn a_reader_goes_on_where_it_was() {
         assert_eq!(rest(&mut reader), [10, 11]);
         assert!(reader.has_trailer() && !reader.is_torn());
     });
+}
+
+/// Old edits were put into the directories of regions that had moved on, or were closed: a snapshot of a disabled table was refused
+/// when any server that had it once had died.
+#[test]
+fn a_split_leaves_out_what_files_have() {
+    let scratch = Scratch::new("flushed");
+    let env = Env::real();
+    let wal = Wal::open(env.clone(), scratch.config()).unwrap();
+    let append = |region: &[u8], seq: u64, families: &[&[u8]], nonce: u64| {
+        let cells: Vec<Cell> =
+            families.iter().map(|family| Cell::put(b"row", family, b"q", 1, b"v")).collect();
+        let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let entry = WalEntry {
+            region,
+            table: b"t",
+            seq: SeqId::new(seq),
+            write_time_ms: 1000,
+            nonce_group: 1,
+            nonce,
+            cluster_ids: &[],
+            replicated: &[],
+            cells: &cells,
+        };
+        wal.append(&entry, Durability::SyncWal, Box::new(|_| {})).unwrap();
+    };
+    append(b"closed", 3, &[b"f", b"g"], 0);
+    append(b"open", 3, &[b"f", b"g"], 0);
+    append(b"open", 4, &[b"f"], 7);
+    append(b"open", 5, &[b"f", b"g"], 0);
+    append(b"open", 6, &[b"f"], 0);
+    append(b"open", 7, &[b"f"], 0);
+    wal.drive();
+    wal.close().unwrap();
+    let dir = scratch.config().dir;
+    let logs = env.fs.list(&dir).unwrap().into_iter().map(|log| dir.join(log.name)).collect();
+    let root = scratch.path().to_path_buf();
+    let edits = |region: &[u8]| root.join(String::from_utf8_lossy(region).into_owned());
+    let flushed = |region: &[u8]| match region {
+        b"closed" => Flushed { region: SeqId::new(3), families: Vec::new() },
+        _ => Flushed { region: SeqId::new(3), families: vec![("f".into(), SeqId::new(6))] },
+    };
+    let each = |count: usize, work: &(dyn Fn(usize) -> halcyon_cell::Result<()> + Sync)| {
+        (0..count).try_for_each(work)
+    };
+    let report =
+        split_what_is_needed(&env, logs, &|region, _| Ok(Some(edits(region))), &flushed, &each).unwrap();
+    assert_eq!((report.entries, report.flushed), (6, 3));
+    assert_eq!(report.files, [root.join("open/0000000000000000007")]);
+    let reader = WalReader::open(&env, &report.files[0]).unwrap();
+    let left: Vec<(u64, usize)> = reader
+        .map(|entry| entry.map(|(key, cells)| (key.log_sequence_number, cells.len())).unwrap())
+        .collect();
+    assert_eq!(left, [(4, 1), (5, 1), (7, 1)], "that with a nonce, what g lacks, and what nobody has");
 }

@@ -31,6 +31,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(400);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// One call in so many has a fault.
 const FAULT_ONE_IN: usize = 10;
+/// How long a client reads at a server that was declared dead: longer than a lease.
+const INSISTS_FOR: Duration = Duration::from_secs(8);
 /// Rows that are incremented and appended to, in each table.
 const COUNTERS: usize = 8;
 const PREFIXES: usize = 100;
@@ -61,6 +63,20 @@ impl World {
         let client = Client { world, caller, number, table, place: None };
         let name = format!("client-{number}");
         self.threads.start_process(&name, move || client.work(operations)).expect("there are threads");
+    }
+
+    /// Starts a client that goes on reading a region at a server, wherever else the region may be by now.
+    pub(crate) fn begin_reader(self: &Arc<World>, server: &ServerName, region: &RegionInfo) {
+        let number = {
+            let mut state = self.lock();
+            state.told.clients += 1;
+            state.next_id()
+        };
+        let caller = Caller::client(number, ANSWER_TIME, FAULT_ONE_IN);
+        let (world, table, place) = (self.clone(), region.table().clone(), (server.clone(), region.clone()));
+        let reader = Client { world, caller, number, table, place: Some(place) };
+        let name = format!("reader-{number}");
+        self.threads.start_process(&name, move || reader.insist()).expect("there are threads");
     }
 
     /// Where a row is.
@@ -108,6 +124,17 @@ impl Client {
                 _ => self.read(at),
             }
             self.world.delay(PAUSE_MAX);
+        }
+        self.world.lock().told.clients -= 1;
+    }
+
+    fn insist(mut self) {
+        let place = self.place.clone();
+        let begun_ns = self.world.now_ns();
+        while self.world.now_ns() - begun_ns < INSISTS_FOR.as_nanos() as u64 {
+            self.place.clone_from(&place);
+            self.read_region();
+            self.world.delay(RETRY_PAUSE_MAX);
         }
         self.world.lock().told.clients -= 1;
     }
@@ -230,10 +257,16 @@ impl Client {
         self.place.clone()
     }
 
-    /// Reads a region, and finds what was acknowledged before.
     fn read(&mut self, prefix: usize) {
         let row = Bytes::from(format!("{prefix:02}"));
-        let Some((server, region)) = self.find(&row) else { return };
+        if self.find(&row).is_some() {
+            self.read_region();
+        }
+    }
+
+    /// Reads a region where it is believed to be, and finds what was acknowledged before.
+    fn read_region(&mut self) {
+        let Some((server, region)) = self.place.clone() else { return };
         let before = self.world.lock().told.of_region(&region);
         let Ok(found) = self.world.scan_at(&self.caller, &server, &region) else {
             self.place = None;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_contract::{Assignments, Unasked};
-use halcyon_env::sim::SimThreads;
+use halcyon_env::sim::{Dice, SimThreads};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
@@ -31,6 +31,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(120);
 const OPERATIONS_MAX: usize = 20;
 /// Clients end within this time after all is open.
 const CLIENTS_TIME: Duration = Duration::from_secs(60);
+/// Of so many things that are done to the cluster one is followed by a wrong verdict about a server.
+const MISJUDGED_ONE_IN: usize = 60;
 const DATA_NODES: usize = 4;
 const SERVERS_MAX: usize = 6;
 const TABLES: [&str; 2] = ["t", "u"];
@@ -62,7 +64,8 @@ pub struct Report {
 pub fn simulate(seed: u64, options: Options) -> Report {
     SimThreads::run(seed, |threads| {
         let world = World::new(threads, seed, options);
-        let mut cluster = Cluster { world, master: None, left: Vec::new(), next_server: 0 };
+        let doubts = Dice::new(seed ^ 0xd0b7);
+        let mut cluster = Cluster { world, master: None, left: Vec::new(), next_server: 0, doubts };
         let report = cluster.run();
         for master in cluster.master.take().into_iter().chain(cluster.left.drain(..)) {
             master.kill();
@@ -80,6 +83,8 @@ struct Cluster {
     /// Those before it that are there: deposed, and frozen or not.
     left: Vec<MasterProcess>,
     next_server: u16,
+    /// Chooses which servers are declared dead although they live.
+    doubts: Dice,
 }
 
 impl Cluster {
@@ -96,6 +101,7 @@ impl Cluster {
         while self.world.now_ns() < ends_ns {
             self.pass(self.world.rates.pause);
             self.act();
+            self.misjudge();
         }
         self.end_faults();
         let begun_ns = self.world.now_ns();
@@ -414,6 +420,38 @@ impl Cluster {
             }
             (_, Some(server)) => self.write_at(&server),
             _ => {}
+        }
+    }
+
+    /// The master declares a server dead that lives and has its session: a packet filter, say, has refused its connections. Clients that
+    /// know the server go on reading there.
+    fn misjudge(&mut self) {
+        if !self.doubts.one_in(MISJUDGED_ONE_IN) {
+            return;
+        }
+        let Some(epoch) = self.master.as_ref().map(|master| master.epoch) else { return };
+        let is_well = |it: &ModelServer| it.life == Life::Up && !it.is_expired;
+        let well: Vec<ServerName> = {
+            let state = self.world.lock();
+            state.servers.iter().filter(|(_, it)| is_well(it)).map(|(name, _)| name.clone()).collect()
+        };
+        if well.len() < 2 {
+            return;
+        }
+        let server = well[self.doubts.below(well.len())].clone();
+        self.tell(|| format!("{server} is declared dead, and lives"));
+        let regions: Vec<RegionInfo> = {
+            let mut state = self.world.lock();
+            state.count("wrong verdicts");
+            self.world.at(&mut state, Duration::ZERO, Event::SeesDeath(epoch, server.clone()));
+            let open = state.servers[&server].regions.values().filter(|open| open.is_granted);
+            open.map(|open| open.info.clone()).filter(|region| !region.table().is_system()).collect()
+        };
+        if self.world.options.is_real {
+            for region in regions {
+                self.world.begin_client(region.table(), OPERATIONS_MAX);
+                self.world.begin_reader(&server, &region);
+            }
         }
     }
 

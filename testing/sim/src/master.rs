@@ -136,11 +136,13 @@ fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
 /// The WALs that are there are of servers that are online, of dead ones, and of masters before.
 fn add_recovering(view: &View, own: &ServerName) -> std::io::Result<()> {
     for entry in view.env.fs.list(&layout::wals_dir(&view.world.root))? {
-        let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
-        let server = ServerName::parse(server).expect("only directories of servers are among the WALs");
-        // A server has its znode before it has WALs, and the news of that may come late.
+        let taken = entry.name.strip_suffix("-splitting");
+        let server = ServerName::parse(taken.unwrap_or(&entry.name));
+        let server = server.expect("only directories of servers are among the WALs");
+        // A server has its znode before it has WALs, and the news of that may come late. One whose WALs were taken is dead for ever.
         let has_znode = view.world.lock().znodes.contains(&server);
-        if server != *own && !has_znode && !view.is_online(&server) {
+        let may_live = taken.is_none() && (has_znode || view.is_online(&server));
+        if server != *own && !may_live {
             view.add_recovering(&server);
         }
     }

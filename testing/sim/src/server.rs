@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::OpenRegionRequest;
+use halcyon_contract::{OpenRegionRequest, SplitWal};
 use halcyon_env::{FileSystem, WritableFile};
 use halcyon_schema::{RegionInfo, ServerName};
 
@@ -324,11 +324,16 @@ impl World {
     }
 
     /// Splits a WAL of a dead server.
-    pub(crate) fn split_wal(self: &Arc<World>, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
+    pub(crate) fn split_wal(
+        self: &Arc<World>,
+        name: &ServerName,
+        wal: &Path,
+        epoch: u64,
+    ) -> Result<SplitWal> {
         self.obeying(&mut self.lock(), name, epoch)?;
         let path = self.root.join(wal);
         if !self.exists(&path) {
-            return Ok(());
+            return Ok(SplitWal::NotFound);
         }
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();
         let dir =
@@ -362,7 +367,7 @@ impl World {
             server.regions.retain(|_, open| open.info.is_meta() != is_meta_wal);
         }
         state.count("WALs split");
-        Ok(())
+        Ok(SplitWal::Done)
     }
 
     /// The server ends itself.

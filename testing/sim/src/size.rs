@@ -14,7 +14,7 @@ use halcyon_cell::{Cell, CellComparator, Error, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
     OpenRegionResponse, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers,
-    ServerReport, Standing, SystemTables, WalFiles,
+    ServerReport, SplitWal, Standing, SystemTables, WalFiles,
 };
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env, ReadableFile, RealFileSystem, SystemClock};
@@ -167,8 +167,8 @@ impl RegionServerApi for Reached {
         self.with(|regions| regions.values().cloned().collect())
     }
 
-    fn split_wal(&self, _: &Path) -> Result<()> {
-        Ok(())
+    fn split_wal(&self, _: &Path) -> Result<SplitWal> {
+        Ok(SplitWal::Done)
     }
 }
 

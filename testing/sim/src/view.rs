@@ -13,7 +13,7 @@ use halcyon_cell::{Cell, CellComparator, Error, ErrorKind, LATEST_TIMESTAMP, Res
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
     OpenRegionResponse, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers,
-    ServerReport, Standing, SystemTables, WalFiles,
+    ServerReport, SplitWal, Standing, SystemTables, WalFiles,
 };
 use halcyon_env::sim::{SimFileSystem, SimThreads};
 use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
@@ -25,6 +25,7 @@ use halcyon_wal::{Wal, WalConfig};
 use parking_lot::Mutex;
 
 use crate::process_fs::ProcessFs;
+use crate::real::LEASE;
 use crate::remote::ToServers;
 use crate::rows;
 use crate::server::{Life, Order};
@@ -347,6 +348,29 @@ impl MasterCoordination for View {
         Vec::new()
     }
 
+    /// The server learns of it when it asks for its lease again. That may be late, if it does not reach the coordination service.
+    fn depose(&self, server: &ServerName) -> Result<Duration> {
+        self.check_epoch()?;
+        let mut state = self.world.lock();
+        if state.znodes.remove(server) {
+            state.deposed.insert(server.clone());
+            if let Some(known) = state.servers.get_mut(server) {
+                known.is_expired = true;
+            }
+            let noticed = if state.dice.one_in(2) { LEASE / 8 } else { LEASE * 2 };
+            self.world.within(&mut state, noticed, Event::Abort(server.clone()));
+            state.count("servers deposed");
+        }
+        let is_noted = state.deposed.contains(server) && !self.world.has(Flaw::LeaseNotAwaited);
+        Ok(if is_noted { LEASE } else { Duration::ZERO })
+    }
+
+    fn forget_deposed(&self, server: &ServerName) -> Result<()> {
+        self.check_epoch()?;
+        self.world.lock().deposed.remove(server);
+        Ok(())
+    }
+
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
         self.check_epoch()?;
         let mut state = self.world.lock();
@@ -562,7 +586,7 @@ impl RegionServerApi for Reached {
         view.call(&self.server, || world.online_regions(&self.server, view.epoch))
     }
 
-    fn split_wal(&self, wal: &Path) -> Result<()> {
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal> {
         let (view, world) = (&self.view, &self.view.world);
         view.call(&self.server, || world.split_wal(&self.server, wal, view.epoch))
     }

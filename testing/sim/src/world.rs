@@ -41,6 +41,10 @@ pub enum Flaw {
     AcknowledgesUnsynced,
     /// An order to open a region is carried out behind a later one to close it.
     LateOrdersCount,
+    /// Servers answer although their leases are over.
+    LeaseIgnored,
+    /// Regions open elsewhere while a server that was declared dead may answer reads.
+    LeaseNotAwaited,
 }
 
 /// What happens at a time.
@@ -101,6 +105,8 @@ pub(crate) struct State {
     pub(crate) real: BTreeMap<ServerName, RealServer>,
     /// Region servers that have a znode.
     pub(crate) znodes: BTreeSet<ServerName>,
+    /// Those of which a master has deleted it.
+    pub(crate) deposed: BTreeSet<ServerName>,
     pub(crate) draining: BTreeSet<ServerName>,
     /// The epoch of the newest master.
     pub(crate) epoch: u64,
@@ -146,6 +152,7 @@ impl World {
             servers: BTreeMap::new(),
             real: BTreeMap::new(),
             znodes: BTreeSet::new(),
+            deposed: BTreeSet::new(),
             draining: BTreeSet::new(),
             epoch: 0,
             epoch_loaded: 0,

@@ -6,17 +6,28 @@ use halcyon_sim::{Flaw, Options, simulate};
 
 /// Seeds that are tried.
 const SEEDS: u64 = 3000;
+const READ_SEEDS: u64 = 300;
 
 fn finds(flaw: Flaw, said: &[&str]) {
-    let options = Options { flaw: Some(flaw), ..Options::default() };
-    for seed in 0..SEEDS {
+    finds_with(Options { flaw: Some(flaw), ..Options::default() }, SEEDS, said);
+}
+
+/// With real region servers: their clients read.
+fn readers_find(flaw: Flaw) {
+    let options = Options { flaw: Some(flaw), is_real: true, ..Options::default() };
+    finds_with(options, READ_SEEDS, &["a read of"]);
+}
+
+fn finds_with(options: Options, seeds: u64, said: &[&str]) {
+    let flaw = options.flaw.expect("there is one");
+    for seed in 0..seeds {
         let Err(panic) = catch_unwind(|| simulate(seed, options)) else { continue };
         let text = panic.downcast_ref::<String>().map_or("", String::as_str);
         assert!(said.iter().any(|said| text.contains(said)), "seed {seed} finds something else: {text}");
         println!("{flaw:?}: seed {seed}: {text}");
         return;
     }
-    panic!("{SEEDS} seeds do not find {flaw:?}");
+    panic!("{seeds} seeds do not find {flaw:?}");
 }
 
 #[test]
@@ -42,4 +53,14 @@ fn writes_that_are_not_synced() {
 #[test]
 fn late_orders_that_count() {
     finds(Flaw::LateOrdersCount, &["is at", "after the faults"]);
+}
+
+#[test]
+fn leases_that_are_ignored() {
+    readers_find(Flaw::LeaseIgnored);
+}
+
+#[test]
+fn leases_that_are_not_waited_for() {
+    readers_find(Flaw::LeaseNotAwaited);
 }

@@ -77,7 +77,7 @@ impl Failure {
 }
 
 fn dir(core: &MasterState) -> PathBuf {
-    dir_in(&core.root).join(own_name(core))
+    records_dir(&core.root).join(own_name(core))
 }
 
 /// Names of later masters come later.
@@ -87,7 +87,7 @@ fn own_name(core: &MasterState) -> String {
 
 /// Takes the records from the master before. `Expired` if there is a later one. May run twice.
 fn take_over(core: &MasterState) -> Result<()> {
-    let (fs, all, own) = (&*core.env.fs, dir_in(&core.root), own_name(core));
+    let (fs, all, own) = (&*core.env.fs, records_dir(&core.root), own_name(core));
     fs.create_dir_all(&all)?;
     let (mut dirs, files): (Vec<_>, Vec<_>) = list(fs, &all)?.into_iter().partition(|entry| entry.is_dir);
     dirs.sort_by(|left, right| left.name.cmp(&right.name));
@@ -116,14 +116,15 @@ fn move_into_place(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
     Ok(fs.rename(from, to).or_else(|error| fs.resolve_rename(from, to, error))?)
 }
 
-fn dir_in(root: &Path) -> PathBuf {
+/// Where masters of Halcyon keep what their procedures have done.
+pub(crate) fn records_dir(root: &Path) -> PathBuf {
     layout::master_dir(root).join("procedures")
 }
 
 /// Removes all records: HBase has worked in the directory since they were written, and what its tables are now is not
 /// what they were about.
 pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
-    let all = dir_in(root);
+    let all = records_dir(root);
     let dirs: Vec<_> = list(&*env.fs, &all)?.into_iter().filter(|entry| entry.is_dir).collect();
     for dir in dirs.into_iter().map(|entry| all.join(entry.name)).chain([all.clone()]) {
         forget_records_in(env, &dir)?;

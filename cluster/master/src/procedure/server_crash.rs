@@ -1,7 +1,7 @@
 //! What happens after the death of a region server (HBase: `ServerCrashProcedure`).
 //!
-//! Its WALs are taken from it and split by live servers, those of `hbase:meta` first. `hbase:meta` is opened elsewhere if it was
-//! there. Then procedures of their own open its regions elsewhere: one for each table, so that a table that is locked holds up
+//! Its WALs and its znode are taken from it. The WALs are split by live servers, those of `hbase:meta` first. When it can answer
+//! nothing any more (`members.rs`), `hbase:meta` is opened elsewhere if it was there. Then procedures of their own open its regions elsewhere: one for each table, so that a table that is locked holds up
 //! no other.
 
 use halcyon_cell::Result;
@@ -41,13 +41,15 @@ impl ServerCrash {
     fn split(&self, core: &MasterState, logs: Logs) -> Result<()> {
         let (clock, threads) = (&core.env.clock, core.settings.split_threads);
         let begun_ns = clock.monotonic_ns();
-        let Some(dir) = wal_split::fence(&core.cluster, &self.server)? else { return Ok(()) };
+        let fenced = wal_split::fence(&core.cluster, &self.server)?;
+        core.members.depose(&core.cluster, &self.server)?;
+        let Some(dir) = fenced else { return Ok(()) };
         let fenced_ns = clock.monotonic_ns();
         core.timelines.fenced(&self.server);
         if logs == Logs::Meta && core.meta_place.read().server == self.server {
             wal_split::begin_sealing(&core.cluster, &dir, threads);
         }
-        let amount = wal_split::split(&core.cluster, &dir, logs, threads)?;
+        let amount = wal_split::split(&core.cluster, &core.members, &dir, logs, threads)?;
         core.timelines.split(&self.server, amount.wals_count, amount.bytes);
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) / 1_000_000;
         let (fence_ms, split_ms) = (ms(begun_ns, fenced_ns), ms(fenced_ns, clock.monotonic_ns()));
@@ -127,6 +129,7 @@ impl ServerCrash {
         let place = core.meta_place.read().clone();
         // Also where an opening elsewhere has failed, so that it is tried again.
         if place.server == self.server || !place.is_open() {
+            core.members.wait_for_lease(&core.cluster, &self.server)?;
             meta_region::open(core, Some(&self.server), None)?;
             core.timelines.meta_opened(&self.server);
         }
@@ -139,10 +142,12 @@ impl ServerCrash {
 
     fn split_all(&mut self, core: &MasterState) -> Result<()> {
         self.split(core, Logs::All)?;
+        // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
+        core.members.wait_for_lease(&core.cluster, &self.server)?;
         if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {
             wal_split::remove(&core.cluster, &dir)?;
         }
-        core.cluster.servers.recovered(&self.server);
+        core.members.recovered(&core.cluster, &self.server);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     PeerDescription, QuotaEnforcement, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
-    ReplicationSources, ServerReport, SystemTables, WalFiles,
+    ReplicationSources, ServerReport, SplitWal, SystemTables, WalFiles,
 };
 use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
@@ -324,7 +324,7 @@ impl RegionServerApi for FakeRegionServer {
         Ok(self.online.lock().values().map(|(region, _)| region.clone()).collect())
     }
 
-    fn split_wal(&self, wal: &Path) -> Result<()> {
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal> {
         panic!("{}: the only server has split the WALs", wal.display());
     }
 }

@@ -58,11 +58,20 @@ impl WalRoller {
             return;
         }
         let _work = vitals::work(|| "new files for the WAL".to_string(), Some(self.logs.dir()));
-        match self.logs.roll_if_due() {
-            Ok(to_flush) => self.flusher.flush_for_wal(&to_flush),
-            Err(error) => tracing::error!(%error, "the WAL could not be rolled"),
+        let rolled = self.logs.roll_if_due();
+        if let Ok(to_flush) = &rolled {
+            self.flusher.flush_for_wal(to_flush);
         }
-        if let Err(error) = self.logs.keep_spares() {
+        let spared = self.logs.keep_spares();
+        if (rolled.is_err() || spared.is_err()) && self.logs.are_taken() {
+            // Others have its regions, or will: what it answers may be old.
+            let dir = self.logs.dir().display();
+            return self.lifecycle.abort(&format!("{dir} is gone: a master has declared this server dead"));
+        }
+        if let Err(error) = rolled {
+            tracing::error!(%error, "the WAL could not be rolled");
+        }
+        if let Err(error) = spared {
             tracing::warn!(%error, "the next file of the WAL could not be made; it is tried again");
         }
     }

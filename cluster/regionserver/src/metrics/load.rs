@@ -170,7 +170,8 @@ fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {
     let local_bytes = online.region.store_file_bytes_at(host).min(stats.store_file_bytes);
     let info = online.region.info();
     let name = pb::region_specifier::RegionSpecifierType::RegionName as i32;
-    let flushed_max = stats.flushed_seqs.iter().map(|(_, seq)| seq.get()).max().unwrap_or(0);
+    // Whoever splits a WAL leaves out all edits up to there, of each family. So what the family with the oldest files has counts.
+    let flushed_by_all = stats.flushed_seqs.iter().map(|(_, seq)| seq.get()).min().unwrap_or(0);
     let per_store = stats
         .flushed_seqs
         .iter()
@@ -196,7 +197,7 @@ fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {
         // Compacted files are archived at once: none waits in the store for its readers.
         max_compacted_store_file_ref_count: Some(0),
         cp_requests_count: Some(online.endpoint_calls_count.load(Ordering::Relaxed)),
-        complete_sequence_id: Some(flushed_max),
+        complete_sequence_id: Some(flushed_by_all),
         data_locality: Some(share(local_bytes, stats.store_file_bytes)),
         blocks_local_weight: Some(local_bytes),
         blocks_total_weight: Some(stats.store_file_bytes),

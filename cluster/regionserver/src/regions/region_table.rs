@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_cell::{Error, ErrorKind};
+use halcyon_contract::remote_procedures::IS_CLOSING;
 use halcyon_env::{Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_region::Region;
@@ -275,7 +276,7 @@ impl RegionTable {
                 }
                 Some(Slot::Closing(_)) => {
                     let name = text(&specifier.value);
-                    return Err(RpcError::not_serving_region(format!("{name} is closing")));
+                    return Err(RpcError::not_serving_region(format!("{name} {IS_CLOSING}")));
                 }
                 None => {}
             }

@@ -4,23 +4,26 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::remote_procedures as class;
+use halcyon_cell::{Error, ErrorKind, Result, SeqId};
+use halcyon_contract::{SplitWal, remote_procedures as class};
 use halcyon_env::vitals;
 use halcyon_proto::orders::{ClaimQueueParameter, ReadPeerParameter};
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
+use halcyon_wal::{Flushed, FlushedOf};
 use prost::Message;
 
 use super::orders::{Orders, RunOrder, Then};
 use super::snapshots;
 use crate::RegionServer;
 use crate::errors;
-use crate::wal::recover::split_log;
 
 /// Before the answer that a replication queue was left to other servers. The master asks its servers in turn, without a
 /// pause, until the dead server has no queue.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+
+/// HBase's "no sequence id".
+const NO_SEQ_NUM: u64 = u64::MAX;
 
 /// The master gives a snapshot up after this one, and repeats the check after any other.
 const CORRUPTED_SNAPSHOT: &str = "org.apache.hadoop.hbase.snapshot.CorruptedSnapshotException";
@@ -28,13 +31,62 @@ const CORRUPTED_SNAPSHOT: &str = "org.apache.hadoop.hbase.snapshot.CorruptedSnap
 impl Orders {
     /// Runs a remote procedure and tells the master how it ended.
     pub(super) fn run(&self, server: &Arc<RegionServer>, run: &RunOrder) -> Then {
-        let result = call(server, run);
-        if let Err(error) = &result {
+        let result = self.call(server, run);
+        if let Err(failure) = &result {
+            let error = &failure.error;
             tracing::warn!(class = run.class, procedure = run.order.procedure, %error, "a remote procedure failed");
         }
         let request = pb::ReportProcedureDoneRequest { result: vec![result_of(server, run, result)] };
         self.tell(server, "the end of a procedure", &|| true, |master| master.procedures_done(&request));
         Then::Done
+    }
+
+    fn call(&self, server: &Arc<RegionServer>, run: &RunOrder) -> std::result::Result<(), Failure> {
+        match &*run.class {
+            class::SPLIT_WAL => {
+                let wal_path = decode::<pb::SplitWalParameter>(run)?.wal_path;
+                split_wal(server, &wal_path, &|encoded| self.flushed_of(encoded))
+            }
+            class::VERIFY_SNAPSHOT => snapshots::verify_region(server, &decode(run)?).map_err(|error| {
+                let class = (error.kind() == ErrorKind::Corrupt).then_some(CORRUPTED_SNAPSHOT);
+                Failure { error, class }
+            }),
+            _ => Ok(call(server, run)?),
+        }
+    }
+
+    /// What the files of a region have already, as its servers have told the master. A master that does not answer costs time: the
+    /// edits are put into the region's directory, and left out when they are replayed.
+    fn flushed_of(&self, encoded: &[u8]) -> Flushed {
+        match self.master.last_flushed(encoded) {
+            Ok(response) => flushed_in(&response),
+            Err(error) => {
+                tracing::warn!(region = %encoded.escape_ascii(), %error, "it is not known what the files of a region have");
+                Flushed::default()
+            }
+        }
+    }
+}
+
+fn flushed_in(response: &pb::GetLastFlushedSequenceIdResponse) -> Flushed {
+    let known = |id: u64| (id != NO_SEQ_NUM).then(|| SeqId::new(id));
+    let stores = response.store_last_flushed_sequence_id.iter();
+    Flushed {
+        region: known(response.last_flushed_sequence_id).unwrap_or_default(),
+        families: stores.filter_map(|it| Some((it.family_name.clone(), known(it.sequence_id)?))).collect(),
+    }
+}
+
+/// Why a remote procedure failed.
+struct Failure {
+    error: Error,
+    /// Of the exception that the master is told, if the kind of the error does not say it.
+    class: Option<&'static str>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, class: None }
     }
 }
 
@@ -51,8 +103,6 @@ fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
         }
         class::FLUSH_REGION => flush_region(server, &decode(run)?),
         class::SNAPSHOT_REGION => snapshots::run(server, &decode(run)?),
-        class::VERIFY_SNAPSHOT => snapshots::verify_region(server, &decode(run)?),
-        class::SPLIT_WAL => split_wal(server, &decode::<pb::SplitWalParameter>(run)?.wal_path),
         class::ROLL_WAL => server.logs.roll().map(|_| ()),
         class::REFRESH_PEER => {
             refresh_peer(&decode(run)?);
@@ -110,15 +160,21 @@ fn leave_queue(server: &RegionServer, parameter: &pb::ClaimReplicationQueueRemot
 }
 
 /// Splits one WAL of a server that is gone. The master removes it afterwards.
-fn split_wal(server: &Arc<RegionServer>, wal_path: &str) -> Result<()> {
-    let resources = &server.resources;
-    let (wal_env, wal_root) = resources.wals();
-    let path = wal_below(wal_root, wal_path)?;
-    if !wal_env.fs.exists(&path)? {
-        // Another server split it, and the master has moved it away since.
-        return Err(Error::new(ErrorKind::Io, format!("there is no WAL {}", path.display())));
+///
+/// A WAL that this server does not find is no success: either another server has split it, or the WALs of the master are elsewhere.
+fn split_wal(
+    server: &Arc<RegionServer>,
+    wal_path: &str,
+    flushed_of: &FlushedOf<'_>,
+) -> std::result::Result<(), Failure> {
+    let path = wal_below(server.resources.wals().1, wal_path)?;
+    match server.split_wal_at(&path, flushed_of)? {
+        SplitWal::Done => Ok(()),
+        SplitWal::NotFound => {
+            let error = Error::new(ErrorKind::Io, format!("there is no WAL {}", path.display()));
+            Err(Failure { error, class: Some(class::NO_SUCH_WAL) })
+        }
     }
-    split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
 }
 
 /// The WAL that a master names, if that is one of a server of the cluster. HBase's master gives its whole address, such as
@@ -135,12 +191,15 @@ fn wal_below(root: &Path, wal_path: &str) -> Result<PathBuf> {
     Ok(root.join(relative))
 }
 
-fn result_of(server: &RegionServer, run: &RunOrder, result: Result<()>) -> pb::RemoteProcedureResult {
+fn result_of(
+    server: &RegionServer,
+    run: &RunOrder,
+    result: std::result::Result<(), Failure>,
+) -> pb::RemoteProcedureResult {
     use pb::remote_procedure_result::Status;
-    let error = result.err().map(|error| {
-        let exception = errors::to_rpc(&error);
-        let is_of_snapshot = error.kind() == ErrorKind::Corrupt && run.class == class::VERIFY_SNAPSHOT;
-        let class = if is_of_snapshot { CORRUPTED_SNAPSHOT } else { &*exception.class };
+    let error = result.err().map(|failure| {
+        let exception = errors::to_rpc(&failure.error);
+        let class = failure.class.unwrap_or(&exception.class);
         let generic = pb::GenericExceptionMessage {
             class_name: Some(class.to_string()),
             message: Some(exception.message.clone()),

@@ -249,6 +249,15 @@ impl MasterLink {
         answer.error_message.map_or(Ok(()), |why| Err(MasterError::Refused(why)))
     }
 
+    /// Up to where the edits of a region are in its files.
+    pub(crate) fn last_flushed(
+        &self,
+        encoded: &[u8],
+    ) -> Result<pb::GetLastFlushedSequenceIdResponse, MasterError> {
+        let region_name = bytes::Bytes::copy_from_slice(encoded);
+        self.call("GetLastFlushedSequenceId", &pb::GetLastFlushedSequenceIdRequest { region_name })
+    }
+
     pub(crate) fn procedures_done(
         &self,
         request: &pb::ReportProcedureDoneRequest,

@@ -85,6 +85,7 @@ impl Orders {
             return Then::Done;
         };
         let (region, open_seq) = (online.region.info().clone(), online.region.open_seq_num());
+        let closing = Arc::clone(&online.region);
         drop(online);
         // Before it is closed, so that clients are told from then on.
         if let Some(destination) = &close.destination {
@@ -93,7 +94,9 @@ impl Orders {
         if server.close_region(name, false).is_err() {
             return Then::Done; // the server gives up
         }
-        let closed = transition(TransitionCode::Closed, &region, None, close.order);
+        // All that was written is in files now. HBase's masters do not expect to be told.
+        let flushed = self.is_own_master().then(|| closing.read_point().get());
+        let closed = transition(TransitionCode::Closed, &region, flushed, close.order);
         self.tell_transition(server, closed, &|| true);
         Then::Done
     }

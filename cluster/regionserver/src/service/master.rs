@@ -9,15 +9,16 @@ use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
     OpenRegionResponse, QuotaEnforcement, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
-    RegionServers, ServerReport, Standing, SystemTables, WalFiles,
+    RegionServers, ServerReport, SplitWal, Standing, SystemTables, WalFiles,
 };
 use halcyon_region::Scan;
 use halcyon_schema::{ClusterId, META_ENCODED_NAME, RegionInfo, ServerName};
+use halcyon_wal::FlushedOf;
 
 use crate::RegionServer;
 use crate::regions::region_table::OnlineRegion;
 use crate::regions::rows;
-use crate::wal::recover::split_log;
+use crate::wal::recover::{self, split_log};
 
 impl RegionServer {
     /// What a master in the same process needs.
@@ -48,6 +49,18 @@ impl RegionServer {
     /// flush; `Moved` if the region is not here.
     pub fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<bool> {
         Ok(self.background.flusher.flush(&self.online_region(encoded_name)?, families)?.flushed)
+    }
+
+    /// Splits the WAL of a dead server that is at this path, among the files that WALs are among. `flushed_of` knows what files of
+    /// regions have already. *Blocking*.
+    pub(crate) fn split_wal_at(&self, path: &Path, flushed_of: &FlushedOf<'_>) -> Result<SplitWal> {
+        let resources = &self.resources;
+        let (wal_env, wal_root) = resources.wals();
+        if !wal_env.fs.exists(path)? {
+            return Ok(SplitWal::NotFound);
+        }
+        split_log(&resources.env, &resources.root, (wal_env, wal_root), path, flushed_of)?;
+        Ok(SplitWal::Done)
     }
 
     /// Whether a region can be split or merged now, and on demand where. A region whose rows are all in memory is
@@ -119,14 +132,8 @@ impl RegionServerApi for RegionServer {
         Ok(self.regions.online().iter().map(|online| online.region.info().clone()).collect())
     }
 
-    fn split_wal(&self, wal: &Path) -> Result<()> {
-        let resources = &self.resources;
-        let (wal_env, wal_root) = resources.wals();
-        let path = wal_root.join(wal);
-        if !wal_env.fs.exists(&path)? {
-            return Ok(());
-        }
-        split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
+    fn split_wal(&self, wal: &Path) -> Result<SplitWal> {
+        self.split_wal_at(&self.resources.wals().1.join(wal), &recover::unknown)
     }
 
     fn roll_wals(&self) -> Result<()> {

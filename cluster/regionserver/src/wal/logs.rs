@@ -137,6 +137,11 @@ impl Logs {
         &self.config.dir
     }
 
+    /// Whether the directory is gone: a master has declared this server dead, and has taken its WALs. False if that cannot be told.
+    pub(crate) fn are_taken(&self) -> bool {
+        matches!(self.env.fs.exists(&self.config.dir), Ok(false))
+    }
+
     pub(crate) fn tables(&self) -> &Arc<Wal> {
         &self.tables
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use halcyon_cell::Result;
 use halcyon_env::{Env, Mutex, run_on_threads};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
-use halcyon_wal::{RECOVERED_EDITS_DIR, split_log_files, split_logs};
+use halcyon_wal::{Flushed, FlushedOf, RECOVERED_EDITS_DIR, split_logs, split_what_is_needed};
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
 /// the file that it writes to, and writes that it acknowledged.
@@ -72,18 +72,31 @@ pub(crate) fn recover_left_logs(
     if wal_env.fs.exists(&dir)? { split(env, root, wals, &dir) } else { Ok(0) }
 }
 
+/// For whoever knows of no region what its files have.
+pub(crate) fn unknown(_: &[u8]) -> Flushed {
+    Flushed::default()
+}
+
 /// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
-/// `wals` are the files that WALs are among, and the root directory there.
-pub(crate) fn split_log(env: &Env, root: &Path, wals: (&Env, &Path), log: &Path) -> Result<()> {
+/// `wals` are the files that WALs are among, and the root directory there. Edits that files have already are left out.
+pub(crate) fn split_log(
+    env: &Env,
+    root: &Path,
+    wals: (&Env, &Path),
+    log: &Path,
+    flushed_of: &FlushedOf<'_>,
+) -> Result<()> {
     let (wal_env, wal_root) = wals;
     let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
-    let report = split_log_files(wal_env, vec![log.to_path_buf()], &destination, &on_threads)
+    let logs = vec![log.to_path_buf()];
+    let report = split_what_is_needed(wal_env, logs, &destination, flushed_of, &on_threads)
         .map_err(|error| error.context(format_args!("splitting the log {}", log.display())))?;
     tracing::info!(
         log = %log.display(),
         torn = report.torn.len(),
         entries = report.entries,
         dropped = report.dropped,
+        flushed = report.flushed,
         files = report.files.len(),
         "split a log of a server that is gone"
     );
@@ -273,13 +286,13 @@ mod tests {
         fs.create_dir_all(log_dir.parent().unwrap()).unwrap();
         fs.rename(&layout::wals_dir(root).join("host,1,1"), &log_dir).unwrap();
         let log = log_dir.join(&names(&fs, &log_dir)[0]);
-        split_log(&env, root, (&env, wals), &log).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown).unwrap();
         let edits =
             |root: &Path| names(&fs, &layout::region_dir(root, &table, REGION).join(RECOVERED_EDITS_DIR));
         assert_eq!((edits(wals).len(), edits(root).len()), (1, 0));
         fs.remove_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
         fs.remove_dir_all(&layout::region_dir(wals, &table, REGION)).unwrap();
-        split_log(&env, root, (&env, wals), &log).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown).unwrap();
         assert!(edits(wals).is_empty(), "the region is gone");
     }
 

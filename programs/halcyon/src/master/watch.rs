@@ -64,6 +64,14 @@ impl MasterCoordination for Znodes {
         self.view.backup_masters.present().unwrap_or_default()
     }
 
+    fn depose(&self, server: &ServerName) -> halcyon_cell::Result<Duration> {
+        self.runtime.block_on(self.leadership.depose(server))
+    }
+
+    fn forget_deposed(&self, server: &ServerName) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.forget_deposed(server))
+    }
+
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.set_draining(server, is_draining))
     }

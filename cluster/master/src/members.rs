@@ -1,0 +1,232 @@
+//! What must be known of region servers before they get regions, and before those of a dead one open elsewhere.
+//!
+//! - A server gets regions only after the master has seen the directory of its WALs, where the master would take them from it. One
+//!   that writes its WALs elsewhere, say to a disk of its own, would lose what it acknowledges when it dies: the master would find
+//!   nothing to split, and could not tell that from a server that has left nothing.
+//! - It must have a session as well, so that its end is noticed.
+//! - A server that was declared dead may live: a packet filter may have refused the master's connections. Its WALs are taken from it,
+//!   so it cannot write, but it answers reads while its lease lasts. So its znode is deleted, and its regions open elsewhere when the
+//!   lease that it may have is over. If the znode is gone by itself, so are session and lease.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::ClusterServices;
+use halcyon_env::Mutex;
+use halcyon_schema::{ServerName, layout};
+use tracing::{error, info};
+
+/// Between two looks for the same directory.
+const LOOK_PAUSE_NS: u64 = 20_000_000;
+/// A server makes its directory within moments. After this time an operator is told, and again after each such time.
+const TELL_PERIOD_NS: u64 = 10_000_000_000;
+/// WALs that cannot be split which are named to an operator.
+const UNSPLIT_MAX: usize = 1_000;
+/// Dead servers whose leases are remembered. What is forgotten is asked for again.
+const LEASES_MAX: usize = 10_000;
+
+/// *Thread safety*: all methods from any thread. The lock is not held while files or znodes are asked for.
+#[derive(Default)]
+pub(crate) struct Members(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Servers whose directories were seen.
+    seen: HashSet<ServerName>,
+    /// Live servers whose directories were not.
+    looks: HashMap<ServerName, Look>,
+    /// WALs of dead servers that no live one could split, and why.
+    unsplit: BTreeMap<PathBuf, String>,
+    /// When the leases of dead servers end (`Clock::boot_ns`).
+    lease_ends_ns: HashMap<ServerName, u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Look {
+    first_ns: u64,
+    last_ns: u64,
+    told_ns: u64,
+}
+
+impl Members {
+    pub(crate) fn new() -> Arc<Members> {
+        Arc::default()
+    }
+
+    /// Those of the live servers that may get regions. *Blocking* if there is one that was not seen yet.
+    pub(crate) fn ready(&self, cluster: &ClusterServices) -> Vec<ServerName> {
+        let online = cluster.servers.online();
+        if cluster.servers.is_one_process() {
+            return online;
+        }
+        self.0.lock().forget_all_but(&online);
+        online.into_iter().filter(|server| self.is_ready(cluster, server)).collect()
+    }
+
+    /// Refuses an opening at a server that must not get regions yet. `Busy`: it may have the region from an earlier master, so another
+    /// one must not get it either.
+    pub(crate) fn check(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
+        if cluster.servers.is_one_process() || self.is_ready(cluster, server) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Busy, self.lack_of(cluster, server)))
+    }
+
+    /// A WAL of a dead server was split by none of the live ones: the regions that it may have edits of stay closed.
+    pub(crate) fn note_unsplit(&self, wal: &Path, error: &Error) {
+        let mut state = self.0.lock();
+        if state.unsplit.len() < UNSPLIT_MAX {
+            state.unsplit.insert(wal.to_path_buf(), error.to_string());
+        }
+    }
+
+    /// It was split since, or is gone.
+    pub(crate) fn forget_unsplit(&self, wal: &Path) {
+        self.0.lock().unsplit.remove(wal);
+    }
+
+    /// What an operator has to look at: live servers that get no regions, and WALs that nobody can split.
+    pub(crate) fn troubles(&self, cluster: &ClusterServices) -> Vec<String> {
+        let lacks = self.lacks(cluster).into_iter().map(|(_, lack)| lack);
+        let unsplit: Vec<_> = self.0.lock().unsplit.clone().into_iter().collect();
+        let corrupt = layout::corrupt_dir(&cluster.wals.root);
+        let told = |(wal, error): (PathBuf, String)| {
+            format!(
+                "{} cannot be split, and its regions stay closed: {error}. To give up what is in it, move it to {}: `halcyon inspect \
+                 wal` says what that is",
+                wal.display(),
+                corrupt.display()
+            )
+        };
+        lacks.chain(unsplit.into_iter().map(told)).collect()
+    }
+
+    /// What live servers lack that get no regions: for people.
+    pub(crate) fn lacks(&self, cluster: &ClusterServices) -> Vec<(ServerName, String)> {
+        let ready: HashSet<ServerName> = self.ready(cluster).into_iter().collect();
+        let others = cluster.servers.online().into_iter().filter(|server| !ready.contains(server));
+        others.map(|server| (server.clone(), self.lack_of(cluster, &server))).collect()
+    }
+
+    fn lack_of(&self, cluster: &ClusterServices, server: &ServerName) -> String {
+        if !cluster.servers.has_session(server) {
+            return format!("{server} has no znode yet");
+        }
+        let dir = layout::wals_dir(&cluster.wals.root).join(server.to_string());
+        format!(
+            "this master finds no WALs of {server} in {}: does it have the same hbase.wal.dir?",
+            dir.display()
+        )
+    }
+
+    fn is_ready(&self, cluster: &ClusterServices, server: &ServerName) -> bool {
+        if !cluster.servers.has_session(server) {
+            return false;
+        }
+        let now_ns = cluster.wals.env.clock.monotonic_ns();
+        {
+            let mut state = self.0.lock();
+            if state.seen.contains(server) {
+                return true;
+            }
+            let first = Look { first_ns: now_ns, last_ns: 0, told_ns: now_ns };
+            let look = state.looks.entry(server.clone()).or_insert(first);
+            if look.last_ns > 0 && now_ns.saturating_sub(look.last_ns) < LOOK_PAUSE_NS {
+                return false;
+            }
+            look.last_ns = now_ns;
+        }
+        let dir = layout::wals_dir(&cluster.wals.root).join(server.to_string());
+        // A server that cannot be looked after is not ready.
+        let found = cluster.wals.env.fs.exists(&dir);
+        let mut state = self.0.lock();
+        match found {
+            Ok(true) => {
+                state.looks.remove(server);
+                state.seen.insert(server.clone());
+                true
+            }
+            found => {
+                let due = state.looks.get_mut(server).filter(|look| now_ns - look.told_ns >= TELL_PERIOD_NS);
+                if let Some(look) = due {
+                    look.told_ns = now_ns;
+                    let (since_ms, lack) =
+                        ((now_ns - look.first_ns) / 1_000_000, self.lack_of(cluster, server));
+                    let failed = found.err().map(|error| error.to_string());
+                    error!(%server, since_ms, failed, "a region server gets no regions: {lack}");
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes a dead server's znode, and notes how long it may go on answering reads. May be called again. *Blocking*.
+    pub(crate) fn depose(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
+        let clock = &cluster.wals.env.clock;
+        let left = cluster.coordination.depose(server)?;
+        let end_ns = clock.boot_ns().saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        if !left.is_zero() {
+            info!(%server, lease_left = ?left, "a server that was declared dead has lost its znode; its regions wait for its lease");
+        }
+        let mut state = self.0.lock();
+        if state.lease_ends_ns.len() >= LEASES_MAX {
+            let now_ns = clock.boot_ns();
+            state.lease_ends_ns.retain(|_, end_ns| *end_ns > now_ns);
+        }
+        // The first answer: the lease cannot be renewed since.
+        state.lease_ends_ns.entry(server.clone()).or_insert(end_ns);
+        Ok(())
+    }
+
+    /// Waits until a dead server answers nothing any more, and deposes it before if that was not done. *Blocking*.
+    pub(crate) fn wait_for_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
+        let clock = &cluster.wals.env.clock;
+        let noted = self.0.lock().lease_ends_ns.get(server).copied();
+        let end_ns = match noted {
+            Some(end_ns) => end_ns,
+            None => {
+                self.depose(cluster, server)?;
+                let state = self.0.lock();
+                *state
+                    .lease_ends_ns
+                    .get(server)
+                    .expect("it was noted, and nothing else forgets it before its end")
+            }
+        };
+        loop {
+            let left_ns = end_ns.saturating_sub(clock.boot_ns());
+            if left_ns == 0 {
+                return Ok(());
+            }
+            clock.sleep(Duration::from_nanos(left_ns));
+        }
+    }
+
+    /// Nothing of a dead server has to be recovered: its regions may open elsewhere. Its lease must be over.
+    pub(crate) fn recovered(&self, cluster: &ClusterServices, server: &ServerName) {
+        let end_ns = self.0.lock().lease_ends_ns.remove(server);
+        assert!(
+            end_ns.is_none_or(|end_ns| end_ns <= cluster.wals.env.clock.boot_ns()),
+            "regions of {server} open elsewhere before its lease is over"
+        );
+        cluster.servers.recovered(server);
+        if let Err(error) = cluster.coordination.forget_deposed(server) {
+            info!(%server, %error, "what was noted of a dead server is left to the next master");
+        }
+    }
+}
+
+impl State {
+    /// Servers come and go, so that the sets do not grow.
+    fn forget_all_but(&mut self, online: &[ServerName]) {
+        if self.seen.len() + self.looks.len() <= online.len() {
+            return;
+        }
+        let online: HashSet<&ServerName> = online.iter().collect();
+        self.seen.retain(|server| online.contains(server));
+        self.looks.retain(|server, _| online.contains(server));
+    }
+}

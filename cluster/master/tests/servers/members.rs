@@ -1,0 +1,111 @@
+//! Servers that the master does not see whole: their WALs are elsewhere, or they live although they were declared dead.
+
+use super::*;
+
+/// Longer than a recovery takes here.
+const LEASE: Duration = Duration::from_millis(700);
+
+fn wals_of(server: &ServerName) -> std::path::PathBuf {
+    layout::wals_dir(Path::new(ROOT)).join(server.to_string())
+}
+
+/// A server whose `hbase.wal.dir` was another one said that it finds no WAL. The master took that for done: it archived the WAL, and
+/// opened the regions without what was in it.
+#[test]
+fn a_server_that_does_not_see_a_wal_has_not_split_it() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    c.servers.state.lock().elsewhere.insert(name(1));
+    c.servers.kill(&name(0));
+    c.master.recover_dead_servers();
+    c.settles("t", 9);
+    let split = c.servers.state.lock().split.clone();
+    assert_eq!(split.iter().filter(|wal| wal.starts_with("h,16020,1.")).count(), 2, "{split:?}");
+}
+
+/// If nobody sees it, it stays, and so do the regions.
+#[test]
+fn a_wal_that_no_server_sees_is_not_given_up() {
+    let c = Many::new(env(), 2);
+    c.create(&KEYS);
+    let other = c.servers.state.lock().meta.clone().unwrap();
+    let dead = [name(0), name(1)].into_iter().find(|it| *it != other).unwrap();
+    let before = c.servers.regions_at(&other);
+    c.servers.state.lock().elsewhere.insert(other.clone());
+    c.servers.kill(&dead);
+    c.master.recover_dead_servers();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(c.servers.regions_at(&other), before, "the regions of the dead one wait");
+    let procedures = c.master.procedures();
+    assert!(procedures.iter().any(|it| it.state.contains("the same hbase.wal.dir?")), "{procedures:?}");
+    let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
+    let _: pb::RunHbckChoreResponse =
+        answer(&hbck, "RunHbckChore", &pb::RunHbckChoreRequest::default()).unwrap();
+    let problems = c.master.hbck_report().unwrap().1;
+    assert!(problems.iter().any(|it| it.contains("cannot be split")), "{problems:?}");
+    let splitting = wals_of(&dead).with_file_name(format!("{dead}-splitting"));
+    assert_eq!(c.servers.env.fs.list(&splitting).unwrap().len(), 2);
+    c.servers.state.lock().elsewhere.clear();
+    c.settles("t", 9);
+}
+
+/// With WALs on a disk of its own a server got regions and acknowledged writes. When it died there was nothing for the master to see.
+#[test]
+fn a_server_gets_no_regions_before_the_master_sees_its_wals() {
+    let c = Many::new(env(), 2);
+    c.servers.join(&name(2));
+    c.servers.env.fs.remove_dir_all(&wals_of(&name(2))).unwrap();
+    c.create(&KEYS);
+    assert_eq!(c.servers.regions_at(&name(2)), 0);
+    // It was only slow to make it.
+    c.servers.env.fs.create_dir_all(&wals_of(&name(2))).unwrap();
+    std::thread::sleep(Duration::from_millis(30)); // it is not looked for all the time
+    let _: pb::CreateTableResponse = c.call("CreateTable", &create(&table("later", &["f"]), &KEYS));
+    c.settles("later", 9);
+    assert!(!c.servers.state.lock().online[&name(2)].is_empty());
+}
+
+/// A packet filter refused the master's connections to a server that lived. Its regions were opened elsewhere while it went on answering
+/// gets from memory, for as long as its session lived.
+#[test]
+fn regions_wait_for_the_lease_of_a_server_that_may_live() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    for with_meta in [false, true] {
+        let meta = c.servers.state.lock().meta.clone().unwrap();
+        let dead =
+            if with_meta { meta } else { [name(0), name(1)].into_iter().find(|it| *it != meta).unwrap() };
+        c.servers.state.lock().leases.insert(dead.clone(), LEASE);
+        let at_dead: Vec<String> = c.servers.state.lock().online[&dead].keys().cloned().collect();
+        let begun = Instant::now();
+        c.servers.kill(&dead);
+        c.master.recover_dead_servers();
+        c.settles("t", 9);
+        let state = c.servers.state.lock();
+        for region in &at_dead {
+            assert!(state.opened_at[region] >= begun + LEASE, "{region} is read at two servers");
+        }
+        assert_eq!(state.deposed.last(), Some(&dead));
+        drop(state);
+        c.quiet();
+        c.servers.join(&ServerName::new("h", dead.port, 2));
+    }
+}
+
+/// The master that has taken the znode is gone; the next one finds a note of it.
+#[test]
+fn a_master_that_takes_over_waits_for_the_lease_too() {
+    let c = Many::new(env(), 2);
+    c.create(&KEYS);
+    let servers = c.servers.clone();
+    c.master.stop();
+    servers.state.lock().leases.insert(name(0), LEASE);
+    let at_dead: Vec<String> = servers.state.lock().online[&name(0)].keys().cloned().collect();
+    servers.kill(&name(0));
+    let begun = Instant::now();
+    let c = Many::over(servers);
+    c.settles("t", 9);
+    let state = c.servers.state.lock();
+    assert!(at_dead.iter().all(|region| state.opened_at[region] >= begun + LEASE));
+    assert!(state.leases.is_empty(), "the note is gone");
+}
