@@ -6,6 +6,7 @@
 mod barriers;
 mod gathering;
 mod groups;
+mod hbck;
 mod in_place;
 mod members;
 mod states;

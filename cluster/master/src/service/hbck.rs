@@ -8,9 +8,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halcyon_contract::Standing;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
-use halcyon_schema::{RegionInfo, TableName};
+use halcyon_schema::{RegionInfo, ServerName, TableName};
 use tracing::warn;
 
 use super::work::Workers;
@@ -19,8 +20,10 @@ use crate::Master;
 use crate::errors::{self, invalid};
 use crate::hbck::{self, HbckReport, Problem};
 use crate::meta;
+use crate::placement::may_be_open;
 use crate::procedure::{
-    Engine, FixRegions, MergeRegions, RegionAction, Resource, SetState, StateChange, TransitRegion,
+    Engine, FixRegions, MergeRegions, RegionAction, Resource, ServerCrash, SetState, StateChange,
+    TransitRegion,
 };
 use crate::state::{MasterState, RegionEntry, RegionState};
 
@@ -86,15 +89,20 @@ impl HbckService {
                 })
             }
             "FixMeta" => self.fix_meta(call),
-            // Every server that meta names is this process: the start has replayed the WALs of the lives before.
             "ScheduleSCPsForUnknownServers" => {
-                let response = pb::ScheduleScPsForUnknownServersResponse { pid: Vec::new() };
-                Ok(Outcome::Ready(Ok(Reply::message(&response))))
+                let unknown = unknown_servers(&self.master.core);
+                self.recover(call, unknown, |pid| {
+                    Reply::message(&pb::ScheduleScPsForUnknownServersResponse { pid })
+                })
             }
-            "ScheduleServerCrashProcedure" => Err(errors::unsupported(
-                "ScheduleServerCrashProcedure of HbckService: master and region server are one process, whose start \
-                 recovers the WALs of a crash, so a crash procedure is",
-            )),
+            "ScheduleServerCrashProcedure" => {
+                let request: pb::ScheduleServerCrashProcedureRequest = decode(call)?;
+                let servers = request.server_name.iter().map(ServerName::from_pb);
+                let servers = servers.collect::<halcyon_cell::Result<Vec<_>>>().map_err(invalid)?;
+                self.recover(call, servers, |pid| {
+                    Reply::message(&pb::ScheduleServerCrashProcedureResponse { pid })
+                })
+            }
             other => Err(RpcError::unknown_method(other)),
         }
     }
@@ -185,6 +193,40 @@ impl HbckService {
         })
     }
 
+    /// Has servers recovered as if they had crashed, which live ones do not survive: one number for each, before the procedures end.
+    /// That of a server whose recovery is under way is [`NO_PROCEDURE`], as in HBase.
+    fn recover(
+        &self,
+        call: &Call,
+        servers: Vec<ServerName>,
+        reply: fn(Vec<u64>) -> Reply,
+    ) -> Answer<Outcome> {
+        check_count(servers.len())?;
+        if self.master.core.cluster.servers.is_one_process() {
+            if servers.is_empty() {
+                return Ok(Outcome::Ready(Ok(reply(Vec::new()))));
+            }
+            return Err(errors::unsupported(
+                "ScheduleServerCrashProcedure of HbckService: master and region server are one process, whose start \
+                 recovers the WALs of a crash, so a crash procedure is",
+            ));
+        }
+        let (master, by) = (self.master.clone(), submission(call, (0, 0)));
+        self.workers.run(move || {
+            let begin = |server: ServerName| {
+                let lock = Resource::Server(server.clone());
+                let views = master.engine.views();
+                if views.iter().any(|view| view.locks.iter().any(|it| it.resource == lock)) {
+                    return Ok(NO_PROCEDURE);
+                }
+                warn!(%server, "hbck: a server is to be recovered as after a crash");
+                master.core.cluster.servers.declare_dead(&server);
+                master.engine.enqueue(Box::new(ServerCrash::new(server)), by.clone())
+            };
+            Ok(reply(servers.into_iter().map(begin).collect::<Answer<_>>()?))
+        })
+    }
+
     /// Repairs one table after the other. The answer does not wait for a table that a procedure has, nor for merges: their
     /// procedures have begun, or wait for the lock, as HBase's do.
     fn fix_meta(&self, call: &Call) -> Answer<Outcome> {
@@ -221,6 +263,22 @@ impl HbckService {
     fn busy_tables(&self) -> HashSet<TableName> {
         locked_tables(&self.master.engine, true)
     }
+}
+
+/// Servers that have regions by what the master knows, and that are neither alive nor recovered now (HBase:
+/// `HMaster.getUnknownServers`). None where master and region server are one process: its start has replayed the WALs of the lives
+/// before.
+fn unknown_servers(core: &MasterState) -> Vec<ServerName> {
+    let servers = &core.cluster.servers;
+    if servers.is_one_process() {
+        return Vec::new();
+    }
+    let tables = core.tables.read();
+    let known = tables.by_name.values().flat_map(|table| table.all().map(|(_, known)| known));
+    let having = known.filter(|known| may_be_open(known.state)).filter_map(|known| known.server.clone());
+    let having: BTreeSet<ServerName> = having.chain([core.meta_place.read().server.clone()]).collect();
+    drop(tables);
+    having.into_iter().filter(|server| servers.standing(server) == Standing::Gone).collect()
 }
 
 /// A region that only meta knows, by its full or encoded name. `rows` are those of meta, which are read once.
