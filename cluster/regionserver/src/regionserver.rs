@@ -56,7 +56,7 @@ use crate::replication::{OpenSourceFiles, ReadBarriers, Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
-use crate::wal::recover::{Predecessors, recover_logs};
+use crate::wal::recover::{Predecessors, recover_logs, remove_emptied};
 
 /// Flushes of a region before it is closed.
 const PRECLOSE_FLUSHES_MAX: usize = 2;
@@ -118,9 +118,10 @@ impl RegionServer {
         settings: RegionServerSettings,
         (host, port): (&str, u16),
     ) -> Result<Arc<RegionServer>> {
-        recover_logs(&env, root, (&env, root), predecessors)?;
+        let on_damage = settings.on_wal_damage();
+        recover_logs(&env, root, (&env, root), predecessors, on_damage)?;
         if let Some(wal) = &wal_root {
-            recover_logs(&env, root, (&wal.env, &wal.path), predecessors)?;
+            recover_logs(&env, root, (&wal.env, &wal.path), predecessors, on_damage)?;
         }
         let name = ServerName::new(host, port, env.clock.now_ms());
         RegionServer::start_as(env, root, wal_root, settings, name)
@@ -570,7 +571,11 @@ impl RegionServer {
         result.and(closed)?;
         self.check_not_given_up()?; // what regions had in memory may be nowhere else than in the WALs
         let (wal_env, wal_root) = self.resources.wals();
-        wal_env.fs.remove_dir_all(&self.wal_dir)?;
+        // A WAL that could not be archived may be what a replication peer waits for. The next start splits it and archives it.
+        let left = remove_emptied(wal_env, &self.wal_dir)?;
+        if !left.is_empty() {
+            tracing::warn!(?left, "WALs are left for the next start");
+        }
         wal_env.fs.sync_dir(&layout::wals_dir(wal_root))?;
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! - `compressing.rs`: files with dictionary compression; `dictionary.rs` has the dictionaries
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `compressed.rs` reads keys and
 //!   cells of files with dictionary compression.
+//! - `damage.rs`: what is lost of a damaged log, and how it is set aside
 //! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
 //!
 //! What always holds:
@@ -30,6 +31,7 @@ mod cipher;
 mod compressed;
 mod compressing;
 mod config;
+mod damage;
 mod dictionary;
 mod drive;
 mod format;
@@ -45,6 +47,7 @@ mod split;
 mod stats;
 
 pub use config::{SyncMode, WalCompression, WalConfig};
+pub use damage::{LogDamage, LostPart, OnDamage, RegionPart, examine_log, set_aside};
 pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
 pub use halcyon_schema::Durability;
 pub use hedge::{LateSyncs, SyncJob, SyncThreads};
@@ -52,7 +55,7 @@ pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use roll::RollOutcome;
 pub use split::{
-    Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX,
+    Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX, logs_in,
     split_log_files, split_logs, split_what_is_needed,
 };
 pub use stats::WalStats;

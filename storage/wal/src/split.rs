@@ -24,6 +24,7 @@ use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
 use halcyon_proto::pb;
 
 use crate::cipher::WalCipher;
+use crate::damage::{LogDamage, OnDamage, read_over_damage};
 use crate::format::{CHECK_NAME, COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
 use crate::reader::WalReader;
 
@@ -74,6 +75,8 @@ pub struct SplitReport {
     pub logs: Vec<PathBuf>,
     /// Those whose writer died in the middle of an entry.
     pub torn: Vec<PathBuf>,
+    /// Those of which entries are lost, with [`OnDamage::PassOver`].
+    pub damaged: Vec<LogDamage>,
     /// Entries read.
     pub entries: u64,
     /// Entries whose region is gone.
@@ -105,6 +108,7 @@ struct Splitter<'a> {
     /// `None`: the region is gone.
     outputs: HashMap<Vec<u8>, Option<Output>>,
     buffered_bytes: usize,
+    on_damage: OnDamage,
     report: SplitReport,
 }
 
@@ -115,17 +119,19 @@ struct Splitter<'a> {
 pub fn split_logs(env: &Env, log_dir: &Path, destination: &Destination<'_>) -> Result<SplitReport> {
     let one_by_one =
         |count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)| (0..count).try_for_each(work);
-    split_log_files(env, logs_in(env, log_dir)?, destination, &one_by_one)
+    split_log_files(env, logs_in(env, log_dir)?, destination, &one_by_one, OnDamage::Refuse)
 }
 
-/// As [`split_logs`], of these logs, oldest first. `each` completes the files, most of which is waiting for disks.
+/// As [`split_logs`], of these logs, oldest first. `each` completes the files, most of which is waiting for disks. Whether
+/// an unreadable log ends the split, `on_damage` says.
 pub fn split_log_files(
     env: &Env,
     logs: Vec<PathBuf>,
     destination: &Destination<'_>,
     each: &Each<'_>,
+    on_damage: OnDamage,
 ) -> Result<SplitReport> {
-    split_what_is_needed(env, logs, destination, &|_| Flushed::default(), each)
+    split_what_is_needed(env, logs, destination, &|_| Flushed::default(), each, on_damage)
 }
 
 /// As [`split_log_files`], without the edits that files of the regions have already. A region that has moved on, or was closed,
@@ -136,6 +142,7 @@ pub fn split_what_is_needed(
     destination: &Destination<'_>,
     flushed_of: &FlushedOf<'_>,
     each: &Each<'_>,
+    on_damage: OnDamage,
 ) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
@@ -144,6 +151,7 @@ pub fn split_what_is_needed(
         flushed_of,
         outputs: HashMap::new(),
         buffered_bytes: 0,
+        on_damage,
         report: SplitReport::default(),
     };
     for path in logs {
@@ -152,8 +160,8 @@ pub fn split_what_is_needed(
     splitter.finish(each)
 }
 
-/// Logs of a directory, oldest first.
-fn logs_in(env: &Env, dir: &Path) -> Result<Vec<PathBuf>> {
+/// Logs of a directory, oldest first. Names that begin with a dot are files that never became logs.
+pub fn logs_in(env: &Env, dir: &Path) -> Result<Vec<PathBuf>> {
     let is_log = |entry: &DirEntry| !entry.is_dir && !entry.name.starts_with('.');
     let mut names: Vec<String> =
         env.fs.list(dir)?.into_iter().filter(is_log).map(|entry| entry.name).collect();
@@ -171,6 +179,9 @@ impl Splitter<'_> {
     fn split_log(&mut self, path: &Path) -> Result<()> {
         // Its writer may be a server that only pauses. What it has acknowledged is in the file, and no more comes.
         self.env.fs.seal(path)?;
+        if self.on_damage == OnDamage::PassOver {
+            return self.split_readable(path);
+        }
         let mut reader = WalReader::open(self.env, path)?;
         while let Some((key, cells)) = reader.next_entry()? {
             self.report.entries += 1;
@@ -180,6 +191,23 @@ impl Splitter<'_> {
         if reader.is_torn() {
             tracing::info!(log = %path.display(), at = reader.torn_at(), "the log has a torn tail");
             self.report.torn.push(path.to_path_buf());
+        }
+        Ok(())
+    }
+
+    /// As `split_log`, passing over damage.
+    fn split_readable(&mut self, path: &Path) -> Result<()> {
+        let env = self.env;
+        let damage = read_over_damage(env, path, &mut |key, cells| {
+            self.report.entries += 1;
+            self.add(path, key, cells)
+        })?;
+        self.report.logs.push(path.to_path_buf());
+        if damage.torn_at.is_some() {
+            self.report.torn.push(path.to_path_buf());
+        }
+        if damage.is_damaged() {
+            self.report.damaged.push(damage);
         }
         Ok(())
     }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, SeqId, append_tag};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
-use halcyon_wal::{Durability, Wal, WalCompression, WalEntry, WalReader};
+use halcyon_wal::{
+    Durability, OnDamage, Wal, WalCompression, WalEntry, WalReader, examine_log, set_aside, split_log_files,
+};
 
 const ENTRIES_COUNT: u64 = 12;
 
@@ -310,4 +312,68 @@ fn encrypted_cells_are_not_in_the_file() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.message().starts_with("/log: key of the log: Key provider "), "{error}");
     });
+}
+
+/// One damaged entry kept all regions of its server closed, and there was no way on.
+#[test]
+fn a_damaged_log_is_split_as_far_as_it_can_be_read_if_that_is_wanted() {
+    let fs = SimFileSystem::new();
+    let env = common::env(&fs);
+    let wal = Wal::open(env.clone(), common::config("/WALs/h", "/oldWALs", "h")).unwrap();
+    let log = wal.current_file();
+    let mut offsets = Vec::new();
+    for seq in 1..=9 {
+        offsets.push(fs.read(&log).unwrap().len());
+        append_one(&wal, seq, Cell::put(b"r", b"f", b"q", 1, &[seq as u8; 100]).get(), Durability::SyncWal);
+    }
+    let mut bytes = fs.read(&log).unwrap();
+    bytes[offsets[4] + 60..offsets[5] + 60].fill(0xab); // two entries
+    fs.replace(&log, &bytes).unwrap();
+    let one_by_one =
+        |count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)| (0..count).try_for_each(work);
+    let split = |on_damage| {
+        let destination = |_: &[u8], _: &[u8]| Ok(Some(PathBuf::from("/edits")));
+        split_log_files(&env, vec![log.clone()], &destination, &one_by_one, on_damage)
+    };
+    assert_eq!(split(OnDamage::Refuse).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(!fs.exists(Path::new("/edits")).unwrap(), "nothing of it has got its name");
+    let report = split(OnDamage::PassOver).unwrap();
+    let damage = examine_log(&env, &log).unwrap();
+    assert_eq!(report.damaged, std::slice::from_ref(&damage));
+    assert_eq!((damage.entries_count, damage.lost.len()), (7, 1));
+    assert_eq!((damage.lost[0].begin, damage.lost[0].end), (offsets[4] as u64, offsets[6] as u64));
+    let part = &damage.regions["aaaa"];
+    assert_eq!((part.table.as_str(), part.first_seq.get(), part.last_seq.get()), ("t", 1, 9));
+    let text = damage.to_string();
+    assert!(text.contains("region aaaa of t (1 to 9)") && text.contains("cannot be read"), "{text}");
+    let edits = WalReader::open(&env, &report.files[0]).unwrap();
+    let seqs: Vec<u64> = edits.map(|entry| entry.unwrap().0.log_sequence_number).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 7, 8, 9]);
+    // Out of the way, and not over another one.
+    let corrupt = Path::new("/corrupt");
+    let name = log.file_name().unwrap().to_string_lossy().into_owned();
+    assert_eq!(set_aside(&env, &log, corrupt).unwrap(), corrupt.join(&name));
+    assert_eq!(set_aside(&env, &log, corrupt).unwrap(), corrupt.join(&name), "it was moved before");
+    fs.put_new(&log, b"").unwrap();
+    assert_eq!(set_aside(&env, &log, corrupt).unwrap(), corrupt.join(format!("{name}-1")));
+    assert_eq!(fs.read(&corrupt.join(&name)).unwrap(), bytes);
+}
+
+/// A log whose header is damaged has no entry that can be read. A whole one is not damaged, nor is one with a torn tail.
+#[test]
+fn what_is_lost_of_a_log_is_what_was_promised() {
+    let (bytes, offsets, entries) = random_log(3, true);
+    let damage_of = |bytes: &[u8]| {
+        let fs = SimFileSystem::new();
+        fs.put_new(Path::new("/log"), bytes).unwrap();
+        examine_log(&common::env(&fs), Path::new("/log")).unwrap()
+    };
+    let whole = damage_of(&bytes);
+    assert!(!whole.is_damaged() && whole.entries_count == entries.len() as u64);
+    let torn = damage_of(&bytes[..offsets[ENTRIES_COUNT as usize - 1] as usize + 5]);
+    assert!(!torn.is_damaged() && torn.torn_at.is_some());
+    let mut headless = bytes.clone();
+    headless[..4].fill(7);
+    let headless = damage_of(&headless);
+    assert_eq!((headless.lost_bytes(), headless.entries_count), (bytes.len() as u64, 0));
 }

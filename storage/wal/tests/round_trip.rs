@@ -8,7 +8,7 @@ use crate::common::{self, Scratch};
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{
-    Durability, Flushed, SyncMode, Wal, WalEntry, WalReader, split_logs, split_what_is_needed,
+    Durability, Flushed, OnDamage, SyncMode, Wal, WalEntry, WalReader, split_logs, split_what_is_needed,
 };
 
 fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
@@ -308,8 +308,15 @@ fn a_split_leaves_out_what_files_have() {
     let each = |count: usize, work: &(dyn Fn(usize) -> halcyon_cell::Result<()> + Sync)| {
         (0..count).try_for_each(work)
     };
-    let report =
-        split_what_is_needed(&env, logs, &|region, _| Ok(Some(edits(region))), &flushed, &each).unwrap();
+    let report = split_what_is_needed(
+        &env,
+        logs,
+        &|region, _| Ok(Some(edits(region))),
+        &flushed,
+        &each,
+        OnDamage::Refuse,
+    )
+    .unwrap();
     assert_eq!((report.entries, report.flushed), (6, 3));
     assert_eq!(report.files, [root.join("open/0000000000000000007")]);
     let reader = WalReader::open(&env, &report.files[0]).unwrap();

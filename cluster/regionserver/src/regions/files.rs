@@ -103,9 +103,10 @@ impl RegionFiles for LocalRegionFiles {
         // The root directory of the master's store is the master's own.
         let wals = self.0.wal_root_of(root)?;
         let apart = wals.as_ref().map(|wal| (&wal.env, &*wal.path));
+        let on_damage = self.0.online.in_force().on_wal_damage();
         for wals in apart.into_iter().chain([(&self.0.env, root)]) {
-            recover_logs(&self.0.env, root, wals, &Predecessors::All)?;
-            recover_left_logs(&self.0.env, root, wals, region)?;
+            recover_logs(&self.0.env, root, wals, &Predecessors::All, on_damage)?;
+            recover_left_logs(&self.0.env, root, wals, region, on_damage)?;
         }
         let region = self.0.open_below(root, region, &Arc::new(table.clone()))?;
         let visited = rows::scan_all(&region).and_then(|rows| {

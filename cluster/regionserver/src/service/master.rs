@@ -59,7 +59,8 @@ impl RegionServer {
         if !wal_env.fs.exists(path)? {
             return Ok(SplitWal::NotFound);
         }
-        split_log(&resources.env, &resources.root, (wal_env, wal_root), path, flushed_of)?;
+        let on_damage = resources.online.in_force().on_wal_damage();
+        split_log(&resources.env, &resources.root, (wal_env, wal_root), path, flushed_of, on_damage)?;
         Ok(SplitWal::Done)
     }
 

@@ -13,7 +13,7 @@ use halcyon_settings::{
     Codec, Description, Flag, Maybe, Millis, Number, OrNever, Positive, Section, Setting, Share, Text,
     settings,
 };
-use halcyon_wal::SyncMode;
+use halcyon_wal::{OnDamage, SyncMode};
 
 use crate::background::split_policy::SplitSettings;
 use crate::background::throughput::ThroughputSettings;
@@ -131,6 +131,9 @@ pub struct RegionServerSettings {
     /// Errors of log files, one after the other, after which the log goes on in a new file
     /// (`hbase.regionserver.logroll.errors.tolerated`).
     pub wal_errors_tolerated: u32,
+    /// Whether WALs of servers that are gone are split although they are damaged: what can be read is taken, and the file goes to
+    /// `corrupt` (`hbase.hlog.split.skip.errors`).
+    pub wal_split_skips_errors: bool,
     /// Whether edits of tables that are deleted here are dropped when a replication peer lacks them
     /// (`hbase.replication.drop.on.deleted.table`).
     pub drop_deleted_tables: bool,
@@ -262,6 +265,7 @@ impl Default for RegionServerSettings {
             wal_value_compression: false,
             wal_value_codec: Compression::Gz,
             wal_errors_tolerated: 2,
+            wal_split_skips_errors: false,
             drop_deleted_tables: false,
             drop_deleted_families: false,
             replication_batch_bytes: 16 << 20,
@@ -304,6 +308,11 @@ impl Default for RegionServerSettings {
 }
 
 impl RegionServerSettings {
+    /// What a split of a damaged WAL does.
+    pub(crate) fn on_wal_damage(&self) -> OnDamage {
+        if self.wal_split_skips_errors { OnDamage::PassOver } else { OnDamage::Refuse }
+    }
+
     /// Bytes of all memstores together at which writers are held back.
     pub fn memstore_high_bytes(&self) -> u64 {
         self.plan().memstores
@@ -610,6 +619,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                  directory of `--config`.";
             Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
                 "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
+            Online, "hbase.hlog.split.skip.errors", "true, false", Flag, wal_split_skips_errors,
+                "Whether a damaged WAL of a server that is gone is split all the same. Edits that cannot be read are lost; the server's log says which. The file is moved to `corrupt`. Default: its regions stay closed.";
         ),
     },
     Section {

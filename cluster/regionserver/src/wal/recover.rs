@@ -8,13 +8,17 @@
 //!
 //! Each step may be repeated after a crash.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use halcyon_cell::Result;
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, Mutex, run_on_threads};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
-use halcyon_wal::{Flushed, FlushedOf, RECOVERED_EDITS_DIR, split_logs, split_what_is_needed};
+use halcyon_wal::{
+    Flushed, FlushedOf, LogDamage, OnDamage, RECOVERED_EDITS_DIR, logs_in, set_aside, split_log_files,
+    split_what_is_needed,
+};
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
 /// the file that it writes to, and writes that it acknowledged.
@@ -41,10 +45,18 @@ impl Predecessors {
 const THREADS_MAX: usize = 8;
 const SPLITTING: &str = "-splitting";
 const LEFT_LOGS: &str = "recovered.wals";
+/// The setting that lets splits pass over damage.
+pub(crate) const SKIP_ERRORS: &str = "hbase.hlog.split.skip.errors";
 
 /// Splits the logs of these servers; *blocking*. Returns the number of logs. `wals` are the files that WALs are among, and
 /// the root directory there; `env` and `root` those of the regions.
-pub(crate) fn recover_logs(env: &Env, root: &Path, wals: (&Env, &Path), of: &Predecessors) -> Result<usize> {
+pub(crate) fn recover_logs(
+    env: &Env,
+    root: &Path,
+    wals: (&Env, &Path),
+    of: &Predecessors,
+    on_damage: OnDamage,
+) -> Result<usize> {
     let (wal_env, wal_root) = wals;
     let dir = layout::wals_dir(wal_root);
     wal_env.fs.create_dir_all(&dir)?;
@@ -53,7 +65,7 @@ pub(crate) fn recover_logs(env: &Env, root: &Path, wals: (&Env, &Path), of: &Pre
     for entry in wal_env.fs.list(&dir)? {
         if entry.is_dir && of.have(&entry.name) {
             let dir = begin_splitting(wal_env, &dir, &entry.name)?;
-            count += split(env, root, wals, &dir)?;
+            count += split(env, root, wals, &dir, on_damage)?;
         }
     }
     Ok(count)
@@ -66,10 +78,11 @@ pub(crate) fn recover_left_logs(
     root: &Path,
     wals: (&Env, &Path),
     region: &RegionInfo,
+    on_damage: OnDamage,
 ) -> Result<usize> {
     let (wal_env, wal_root) = wals;
     let dir = region.dir(wal_root).join(LEFT_LOGS);
-    if wal_env.fs.exists(&dir)? { split(env, root, wals, &dir) } else { Ok(0) }
+    if wal_env.fs.exists(&dir)? { split(env, root, wals, &dir, on_damage) } else { Ok(0) }
 }
 
 /// For whoever knows of no region what its files have.
@@ -78,19 +91,26 @@ pub(crate) fn unknown(_: &[u8]) -> Flushed {
 }
 
 /// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
-/// `wals` are the files that WALs are among, and the root directory there. Edits that files have already are left out.
+/// `wals` are the files that WALs are among, and the root directory there. Edits that files have already are left out. With
+/// [`OnDamage::PassOver`] a damaged log is set aside when its readable entries are where they belong.
 pub(crate) fn split_log(
     env: &Env,
     root: &Path,
     wals: (&Env, &Path),
     log: &Path,
     flushed_of: &FlushedOf<'_>,
+    on_damage: OnDamage,
 ) -> Result<()> {
     let (wal_env, wal_root) = wals;
     let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
     let logs = vec![log.to_path_buf()];
-    let report = split_what_is_needed(wal_env, logs, &destination, flushed_of, &on_threads)
-        .map_err(|error| error.context(format_args!("splitting the log {}", log.display())))?;
+    let report = split_what_is_needed(wal_env, logs, &destination, flushed_of, &on_threads, on_damage)
+        .map_err(|error| {
+            explain(error, wal_root).context(format_args!("splitting the log {}", log.display()))
+        })?;
+    for damage in &report.damaged {
+        set_log_aside(wal_env, wal_root, damage)?;
+    }
     tracing::info!(
         log = %log.display(),
         torn = report.torn.len(),
@@ -101,6 +121,27 @@ pub(crate) fn split_log(
         "split a log of a server that is gone"
     );
     Ok(())
+}
+
+/// Moves a damaged log of a server that is gone to the directory `corrupt` of the root of WALs, and says in the server's log what is
+/// lost with it. Returns its new path. May be called again. Whoever calls it has split the log, or gives up what is in it.
+pub(crate) fn set_log_aside(wal_env: &Env, wal_root: &Path, damage: &LogDamage) -> Result<PathBuf> {
+    let to = set_aside(wal_env, &damage.path, &layout::corrupt_dir(wal_root))?;
+    tracing::error!(to = %to.display(), "edits are lost with a damaged log, which was set aside: {damage}");
+    Ok(to)
+}
+
+/// Of a damaged log, names the way on.
+fn explain(error: Error, wal_root: &Path) -> Error {
+    if error.kind() != ErrorKind::Corrupt {
+        return error;
+    }
+    let corrupt = layout::corrupt_dir(wal_root);
+    let way_on = format!(
+        "with {SKIP_ERRORS} = true what can be read is taken, and the file is moved to {}",
+        corrupt.display()
+    );
+    Error::new(ErrorKind::Corrupt, format!("{} ({way_on})", error.message()))
 }
 
 /// Completes files of recovered edits. On HDFS each waits for three DataNodes and four answers of the NameNode.
@@ -133,11 +174,15 @@ fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
     Ok(splitting)
 }
 
-fn split(env: &Env, root: &Path, wals: (&Env, &Path), dir: &Path) -> Result<usize> {
+fn split(env: &Env, root: &Path, wals: (&Env, &Path), dir: &Path, on_damage: OnDamage) -> Result<usize> {
     let (wal_env, wal_root) = wals;
     let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
-    let report = split_logs(wal_env, dir, &destination)
-        .map_err(|error| error.context(format_args!("splitting the logs of {}", dir.display())))?;
+    let one_by_one =
+        |count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)| (0..count).try_for_each(work);
+    let logs = logs_in(wal_env, dir)?;
+    let report = split_log_files(wal_env, logs, &destination, &one_by_one, on_damage).map_err(|error| {
+        explain(error, wal_root).context(format_args!("splitting the logs of {}", dir.display()))
+    })?;
     if !report.logs.is_empty() {
         tracing::info!(
             dir = %dir.display(),
@@ -149,16 +194,39 @@ fn split(env: &Env, root: &Path, wals: (&Env, &Path), dir: &Path) -> Result<usiz
             "split the logs of a server that is gone"
         );
     }
+    for damage in &report.damaged {
+        set_log_aside(wal_env, wal_root, damage)?;
+    }
     let old_wals = layout::old_wals_dir(wal_root);
-    for log in &report.logs {
+    let is_damaged = |log: &&PathBuf| report.damaged.iter().any(|damage| damage.path == **log);
+    for log in report.logs.iter().filter(|log| !is_damaged(log)) {
         let name = log.file_name().expect("a log has a name");
         let target = old_wals.join(name);
         wal_env.fs.rename(log, &target).or_else(|error| wal_env.fs.resolve_rename(log, &target, error))?;
     }
     wal_env.fs.sync_dir(&old_wals)?;
-    wal_env.fs.remove_dir_all(dir)?;
+    let left = remove_emptied(wal_env, dir)?;
+    if !left.is_empty() {
+        // A log that has appeared since is split by the next start.
+        tracing::warn!(dir = %dir.display(), ?left, "a directory of logs has others in it, and stays");
+    }
     wal_env.fs.sync_dir(dir.parent().expect("logs lie in a directory of some other"))?;
     Ok(report.logs.len())
+}
+
+/// Removes a directory whose logs have all left it. Whatever else is there was not split, and is not removed: its names.
+pub(crate) fn remove_emptied(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    let entries = env.fs.list(dir)?;
+    // Files that had not become logs when their server died.
+    for unborn in entries.iter().filter(|entry| !entry.is_dir && entry.name.starts_with('.')) {
+        env.fs.remove_file(&dir.join(&unborn.name))?;
+    }
+    match env.fs.remove_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Ok(env.fs.list(dir)?.into_iter().map(|entry| entry.name).collect())
+        }
+        removed => Ok(removed.map(|()| Vec::new())?),
+    }
 }
 
 /// Where the edits of a region go, below the root of WALs; `None` if the region is gone from the root directory. An error
@@ -225,10 +293,13 @@ mod tests {
         let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
         let region = layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION);
         fs.inject(Fault::new(Operation::Exists, REGION));
-        recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All).unwrap_err();
+        recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All, OnDamage::Refuse).unwrap_err();
         assert_eq!(fs.faults_hit(), 1);
         assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
-        assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All).unwrap(), 1);
+        assert_eq!(
+            recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All, OnDamage::Refuse).unwrap(),
+            1
+        );
         assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
     }
 
@@ -243,7 +314,8 @@ mod tests {
             let live = Wal::open(fs.env(), live).unwrap();
             let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
             fs.disturb(6);
-            let recovered = (0..400).find(|_| recover_logs(&fs.env(), root, (&fs.env(), root), &of).is_ok());
+            let recovered = (0..400)
+                .find(|_| recover_logs(&fs.env(), root, (&fs.env(), root), &of, OnDamage::Refuse).is_ok());
             assert!(recovered.is_some(), "seed {seed}: the split does not succeed");
             fs.clear_faults();
             fs.deliver_late();
@@ -286,13 +358,13 @@ mod tests {
         fs.create_dir_all(log_dir.parent().unwrap()).unwrap();
         fs.rename(&layout::wals_dir(root).join("host,1,1"), &log_dir).unwrap();
         let log = log_dir.join(&names(&fs, &log_dir)[0]);
-        split_log(&env, root, (&env, wals), &log, &unknown).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse).unwrap();
         let edits =
             |root: &Path| names(&fs, &layout::region_dir(root, &table, REGION).join(RECOVERED_EDITS_DIR));
         assert_eq!((edits(wals).len(), edits(root).len()), (1, 0));
         fs.remove_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
         fs.remove_dir_all(&layout::region_dir(wals, &table, REGION)).unwrap();
-        split_log(&env, root, (&env, wals), &log, &unknown).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse).unwrap();
         assert!(edits(wals).is_empty(), "the region is gone");
     }
 
@@ -303,13 +375,63 @@ mod tests {
         let (root, wal_root, table) = (Path::new("/root"), Path::new(ROOT), TableName::parse(b"t").unwrap());
         fs.create_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
         let apart = (&wals.env(), wal_root);
-        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All).unwrap(), 1);
+        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All, OnDamage::Refuse).unwrap(), 1);
         let edits = layout::region_dir(wal_root, &table, REGION).join(RECOVERED_EDITS_DIR);
         assert_eq!(names(&wals, &edits).len(), 1);
         assert_eq!(names(&wals, &layout::old_wals_dir(wal_root)).len(), 1);
         assert!(names(&wals, &layout::wals_dir(wal_root)).is_empty());
         assert!(names(&fs, &layout::region_dir(root, &table, REGION)).is_empty());
-        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All).unwrap(), 0);
+        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All, OnDamage::Refuse).unwrap(), 0);
+    }
+
+    /// A WAL that could not be looked at was left out of the list, and the directory was removed with it, unread.
+    #[test]
+    fn a_log_that_is_not_listed_is_not_removed() {
+        let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
+        let (env, of) = (fs.env(), Predecessors::All);
+        let recover = || recover_logs(&env, root, (&env, root), &of, OnDamage::Refuse);
+        fs.inject(Fault::new(Operation::Entry, "host%2C1%2C1."));
+        recover().unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        // Whatever else is there stays; what never became a log does not.
+        let dir = layout::wals_dir(root).join("host,1,1-splitting");
+        fs.create_dir_all(&dir.join("other")).unwrap();
+        fs.put_new(&dir.join(".host%2C1%2C1.7.tmp"), b"").unwrap();
+        assert_eq!(recover().unwrap(), 1);
+        assert_eq!(names(&fs, &dir), ["other"]);
+        fs.remove_dir(&dir.join("other")).unwrap();
+        assert_eq!(recover().unwrap(), 0);
+        assert!(names(&fs, &layout::wals_dir(root)).is_empty());
+    }
+
+    /// The start was refused with the place of the damage, and no way on was offered.
+    #[test]
+    fn a_damaged_log_is_set_aside_if_that_is_wanted() {
+        let (fs, root) = (SimFileSystem::new(), Path::new(ROOT));
+        let table = TableName::parse(b"t").unwrap();
+        let edits = layout::region_dir(root, &table, REGION).join(RECOVERED_EDITS_DIR);
+        let damaged_server = |start: &str| {
+            let left = dead_server(&fs, &format!("host%2C1%2C{start}"));
+            let dir = layout::wals_dir(root).join("host,1,1");
+            let log = dir.join(names(&left, &dir).pop().unwrap());
+            let mut bytes = left.read(&log).unwrap();
+            bytes[0] ^= 1;
+            left.replace(&log, &bytes).unwrap();
+            (left, log.file_name().unwrap().to_string_lossy().into_owned())
+        };
+        let (fs, name) = damaged_server("1");
+        let env = fs.env();
+        let recover = |on_damage| recover_logs(&env, root, (&env, root), &Predecessors::All, on_damage);
+        let error = recover(OnDamage::Refuse).unwrap_err();
+        assert!(
+            error.message().contains(SKIP_ERRORS) && error.message().contains("/hbase/corrupt"),
+            "{error}"
+        );
+        assert_eq!(recover(OnDamage::PassOver).unwrap(), 1);
+        assert_eq!(names(&fs, &layout::corrupt_dir(root)), [name]);
+        assert!(names(&fs, &layout::old_wals_dir(root)).is_empty() && names(&fs, &edits).is_empty());
+        assert!(names(&fs, &layout::wals_dir(root)).is_empty());
+        assert_eq!(recover(OnDamage::Refuse).unwrap(), 0);
     }
 
     /// A starting server split the WALs of all servers, also of those that were running.
@@ -320,13 +442,13 @@ mod tests {
         let before = fs.dump();
         let others = vec![ServerName::new("host", 1, 2), ServerName::new("other", 1, 1)];
         for of in [Predecessors::These(Vec::new()), Predecessors::These(others)] {
-            assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of).unwrap(), 0);
+            assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of, OnDamage::Refuse).unwrap(), 0);
             assert_eq!(fs.dump(), before);
         }
         // A split that was cut off goes on under the other name.
         fs.rename(&wals.join("host,1,1"), &wals.join("host,1,1-splitting")).unwrap();
         let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
-        assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of).unwrap(), 1);
+        assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of, OnDamage::Refuse).unwrap(), 1);
         assert!(names(&fs, &wals).is_empty());
     }
 }
