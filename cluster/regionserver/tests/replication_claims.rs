@@ -17,7 +17,7 @@ use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_regionserver::{RegionServer, RegionServerSettings};
 use halcyon_schema::{ServerName, layout, peer_files};
-use halcyon_wal::SyncMode;
+use halcyon_wal::{SyncMode, WalReader};
 
 fn durable() -> RegionServerSettings {
     RegionServerSettings {
@@ -248,6 +248,46 @@ fn wals_of_dead_servers_without_a_queue_get_one() {
     assert_eq!(peer.loads().len(), 1);
     assert!(hfiles().is_empty(), "the files are not needed any more");
     assert!(master.needed(&fs).is_empty());
+}
+
+/// A spare WAL that has lost a race has a round from the middle of the WAL before it, and the server died before it was removed. A
+/// WAL that took the place of a failed one begins with that one's last round. Both were sent again: the first behind edits
+/// that are newer, so that the peer went back to what it had before.
+#[test]
+fn a_round_that_is_in_two_wals_is_sent_once() {
+    let (fs, peer) = (SimFileSystem::new(), Peer::start(|_| Say::Done));
+    set_peer(&fs, &peer, true);
+    peer.zookeeper_is(peer::ZooKeeper::Closes);
+    let dead = Here::one_of_several(&fs, durable(), 1);
+    rows(0..9).iter().for_each(|row| dead.put(row));
+    kill(dead);
+    let (env, old) = (fs.env(), layout::old_wals_dir(ROOT.as_ref()));
+    let first = archived(&env).remove(0);
+    let bytes = env.fs.read(&old.join(&first)).unwrap();
+    let mut reader = WalReader::open(&env, &old.join(&first)).unwrap();
+    let begin = reader.offset() as usize;
+    let (mut offsets, mut at) = (Vec::new(), begin);
+    while let Some((_, cells)) = reader.next_entry().unwrap() {
+        if cells[0].family() == b"f" {
+            offsets.push(at);
+        }
+        at = reader.offset() as usize;
+    }
+    assert_eq!(offsets.len(), 9);
+    let (server, number) = first.rsplit_once('.').unwrap();
+    let wal = |behind: u64| old.join(format!("{server}.{}", number.parse::<u64>().unwrap() + behind));
+    let leave = |behind: u64, entries: &[u8]| {
+        env.fs.put_new(&wal(behind), &[&bytes[..begin], entries].concat()).unwrap();
+    };
+    // One of the nine is in the third WAL alone: the second has failed with it.
+    env.fs.replace(&old.join(&first), &bytes[..offsets[8]]).unwrap();
+    leave(1, &bytes[offsets[3]..offsets[6]]);
+    leave(2, &bytes[offsets[6]..]);
+    peer.zookeeper_is(peer::ZooKeeper::Answers);
+    let master = Master::start(&fs, 100, &peer);
+    let live = Here::one_of_several(&fs, durable(), 2);
+    waits("nothing is left", || master.share(&[&live]) == 0);
+    assert_eq!(peer.rows(), rows(0..9));
 }
 
 /// A small generator (xorshift): the order of deaths has to be the same each time.

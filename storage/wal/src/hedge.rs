@@ -4,8 +4,10 @@
 //! for a limited time only ([`WritableFile::write_within`]). If the answer is late, a thread of the caller's
 //! ([`SyncThreads`]) goes on waiting, and the same entries go to the spare file as well, on another thread. A file that
 //! cannot stop waiting is written on such a thread from the beginning. The first file that answers well is the log's
-//! current file from then on. The other one is dropped when it answers, which abandons it, and it stays with the closed
-//! files until the regions have flushed what it may hold.
+//! current file from then on. The other one is dropped when it answers, which abandons it. If it was the current file it
+//! stays with the closed files until the regions have flushed what it may hold. A spare file that has lost holds nothing
+//! that is not elsewhere, and is removed soon. Until then it is one of [`Wal::useless_files`]; if the process dies before, who
+//! reads it finds that it repeats the file before it (`repeats.rs`).
 //!
 //! If only some machines of the file are late and the spare file has them too, a race would be of no use. Then the current
 //! file gets a little more time, and after that it is given up (`replace.rs`): the next one does without those machines.
@@ -34,7 +36,7 @@ use crate::appends::Batch;
 use crate::format::reset_checks;
 use crate::full::Put;
 use crate::log::{Wal, Writer};
-use crate::roll::ClosedFile;
+use crate::roll::{ClosedFile, End};
 
 /// Larger rounds are not raced: the file that loses holds them in memory until it answers.
 const HEDGED_MAX_BYTES: usize = 4 << 20;
@@ -340,7 +342,9 @@ impl Wal {
             Some(path) if won => self.switch_to_spare(writer, path, round_len),
             Some(path) => {
                 writer.lateness.lost_in_a_row += 1;
-                self.add_raced_file(path, round_len);
+                // Its entries are in the current file, or go to the next one. In this one they would stand behind those that
+                // follow them: its name is newer.
+                self.note_useless(path);
             }
             None => writer.lateness.times.note(now_ns.saturating_sub(begin_ns), now_ns),
         }
@@ -398,10 +402,10 @@ impl Wal {
         self.counters.replaced();
     }
 
-    /// A file that is not the current one and may hold a round of it.
+    /// A file that was the current one, and may hold a round of the one that is it now.
     fn add_raced_file(&self, path: PathBuf, bytes: u64) {
         let unflushed = self.appends.unwatched().lock().unflushed.clone();
-        self.files.lock().push(ClosedFile { path, bytes, unflushed, may_be_open: true });
+        self.files.lock().push(ClosedFile { path, bytes, unflushed, end: End::Missing });
     }
 }
 

@@ -12,6 +12,7 @@
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `compressed.rs` reads keys and
 //!   cells of files with dictionary compression.
 //! - `damage.rs`: what is lost of a damaged log, and how it is set aside
+//! - `repeats.rs`: where a log repeats entries of the one before it
 //! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
 //!
 //! What always holds:
@@ -40,6 +41,7 @@ mod hedge;
 mod log;
 mod reader;
 mod region_hash;
+mod repeats;
 mod replace;
 mod roll;
 mod source;
@@ -53,6 +55,7 @@ pub use halcyon_schema::Durability;
 pub use hedge::{LateSyncs, SyncJob, SyncThreads};
 pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
+pub use repeats::repeated_len;
 pub use roll::RollOutcome;
 pub use split::{
     Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX, logs_in,

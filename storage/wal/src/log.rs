@@ -10,7 +10,7 @@
 //! ```
 //!
 //! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. No lock of the log is taken
-//! under that of the spare file, and `archiving` is never held with `rolling`. Completions run under the leader lock
+//! under those of the spare file and of the useless files, and `archiving` is never held with `rolling`. Completions run under the leader lock
 //! only, so they may append, and may call `drive` (which then returns at once), but not `drive_until`.
 //!
 //! *Failure*: after a failed write or sync the WAL goes on in a new file (`replace.rs`). If that fails too, or if what was
@@ -107,6 +107,8 @@ pub struct Wal {
     pub(crate) errors: Errors,
     /// The next file, if it was made already.
     pub(crate) spare_file: Mutex<Option<NewFile>>,
+    /// Files that are to be removed. Not held over I/O.
+    pub(crate) useless: Mutex<Vec<PathBuf>>,
     pub(crate) counters: Counters,
     /// If the log is encrypted.
     pub(crate) cipher: Option<Arc<WalCipher>>,
@@ -119,6 +121,8 @@ pub(crate) struct Writer {
     pub(crate) path: PathBuf,
     /// Bytes were written since the last sync.
     pub(crate) unsynced: bool,
+    /// It took the place of a file that failed, and was not synced yet. That one may have entries that are durable nowhere.
+    pub(crate) repeats_unsynced: bool,
     /// With `Fsync`: those bytes, at most `WalConfig::kept_max_bytes`.
     pub(crate) kept: Vec<u8>,
     pub(crate) closed: bool,
@@ -156,6 +160,7 @@ impl Wal {
             file: Some(file),
             path,
             unsynced: false,
+            repeats_unsynced: false,
             kept: Vec::new(),
             closed: false,
             lateness: Lateness::default(),
@@ -180,6 +185,7 @@ impl Wal {
             is_broken: AtomicBool::new(false),
             errors: Errors::default(),
             spare_file: Mutex::new(None),
+            useless: Mutex::new(Vec::new()),
             counters: Counters::default(),
             cipher,
         }))
@@ -376,7 +382,10 @@ impl Wal {
         };
         self.writing.store(0, Ordering::Relaxed);
         match &result {
-            Ok(()) => self.note_space(),
+            Ok(()) => {
+                writer.repeats_unsynced &= writer.unsynced;
+                self.note_space();
+            }
             Err(error) => {
                 self.stop(error, &mut batch.completions);
             }

@@ -29,11 +29,11 @@ use halcyon_cell::{Error, Result};
 use halcyon_env::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::SyncMode;
-use crate::appends::{Batch, Unflushed};
+use crate::appends::Batch;
 use crate::format::reset_checks;
 use crate::full::{RETRY_PERIOD, is_no_space};
 use crate::log::{Wal, Writer};
-use crate::roll::{ClosedFile, NewFile, Rolling, not_made};
+use crate::roll::{ClosedFile, End, NewFile, Rolling, not_made};
 
 /// So long a log with files on other machines goes on without a file that can be written.
 const REMOTE_ERRORS_TIME: Duration = Duration::from_secs(15);
@@ -154,8 +154,7 @@ impl Wal {
         }
         let mut replacement = self.go_on_in(None)?;
         if matches!(replacement, Replacement::NoFile) {
-            let made = rolling.create_file(&self.env, &self.config);
-            let made = made.map_err(|error| self.not_replaced(error))?;
+            let made = self.make_file(rolling).map_err(|error| self.not_replaced(error))?;
             replacement = self.go_on_in(Some(made))?;
         }
         match replacement {
@@ -198,8 +197,9 @@ impl Wal {
         let bytes = writer.file().len();
         let old = writer.file.replace(file);
         let old_file = mem::replace(&mut writer.path, new_file.clone());
+        writer.repeats_unsynced = true;
         self.counters.set_file_bytes(writer.file().len());
-        let closed = ClosedFile { path: old_file.clone(), bytes, unflushed, may_be_open: true };
+        let closed = ClosedFile { path: old_file.clone(), bytes, unflushed, end: End::Missing };
         self.files.lock().push(closed);
         drop(guard);
         self.counters.replaced();
@@ -241,20 +241,35 @@ impl Wal {
 
     /// Makes the next file now, so that the next roll or replacement finds it: with a file system where that takes
     /// long. One that is there is made anew if a machine of it has failed, or if it can have more copies by now. Does nothing unless
-    /// [`WalConfig::keeps_spare`](crate::WalConfig). *Blocking*.
+    /// [`WalConfig::keeps_spare`](crate::WalConfig), and for a while after an error: a second, and twice as long after each
+    /// one that follows. Removes files of lost races. *Blocking*.
     pub fn keep_spare(&self) -> Result<()> {
         if !self.config.keeps_spare {
             return Ok(());
         }
+        self.remove_useless();
         self.discard_unfit_spare();
         if self.spare_file.lock().is_some() {
             return Ok(());
         }
         let mut rolling = self.rolling.lock();
         self.appends.unwatched().lock().check_running()?;
-        let made = rolling.create_file(&self.env, &self.config).map_err(not_made)?;
-        self.put_aside(made);
+        if !rolling.spare_pause.is_over(self.env.clock.monotonic_ns()) {
+            return Ok(());
+        }
+        let made = self.make_file(&mut rolling);
+        if made.is_err() {
+            rolling.spare_pause.begin(self.env.clock.monotonic_ns());
+        }
+        self.put_aside(made.map_err(not_made)?);
         Ok(())
+    }
+
+    /// A new file. Of one that could not be made nothing stays.
+    fn make_file(&self, rolling: &mut Rolling) -> io::Result<NewFile> {
+        let made = rolling.create_file(&self.env, &self.config);
+        rolling.take_left().into_iter().for_each(|left| self.note_useless(left));
+        made
     }
 
     /// Deletes a spare file that would be of no use. Nobody else would notice, because nobody writes it; and whoever splits the logs of
@@ -273,29 +288,23 @@ impl Wal {
             slot.take().expect("it was there")
         };
         drop(file); // abandoned, and sealed if it stays
-        if let Err(error) = self.env.fs.remove_file(&path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "could not remove a file of the write-ahead log; it is empty");
-        }
+        self.note_useless(path);
+        self.remove_useless();
     }
 
     /// The spare file, or one that is made now.
     pub(crate) fn take_file(&self, rolling: &mut Rolling) -> io::Result<NewFile> {
         let spare = self.take_fit_spare();
-        spare.map_or_else(|| rolling.create_file(&self.env, &self.config), Ok)
+        spare.map_or_else(|| self.make_file(rolling), Ok)
     }
 
-    /// The spare file, unless a machine of it is known to have failed. Then it goes to the closed files, to be sealed and
-    /// archived with them.
+    /// The spare file, unless a machine of it is known to have failed. Then it has no use.
     pub(crate) fn take_fit_spare(&self) -> Option<NewFile> {
         let (mut file, path) = self.spare_file.lock().take()?;
         let Err(error) = file.check() else { return Some((file, path)) };
         tracing::warn!(%error, "the spare log is of no use");
-        let closed =
-            ClosedFile { path, bytes: file.len(), unflushed: Unflushed::default(), may_be_open: true };
         drop(file); // abandoned
-        self.files.lock().push(closed);
+        self.note_useless(path);
         None
     }
 
@@ -312,6 +321,7 @@ impl Wal {
     pub(crate) fn remove_new_file(&self, (file, path): NewFile) {
         if let Err(error) = file.close().and_then(|()| self.env.fs.remove_file(&path)) {
             tracing::warn!(%error, "could not remove a file of the write-ahead log; it is empty");
+            self.note_useless(path);
         }
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::MutexGuard;
@@ -23,6 +24,10 @@ use crate::full::Put;
 use crate::log::{Wal, Writer};
 use crate::replace::Replaced;
 use crate::{SyncMode, WalConfig};
+
+/// The pause after the first error of a spare file; it doubles with each one that follows.
+const SPARE_PAUSE_MIN: Duration = Duration::from_secs(1);
+const SPARE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// What a roll did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,28 @@ pub struct RollOutcome {
 pub(crate) struct Rolling {
     last_ms: i64,
     cipher: Option<Arc<WalCipher>>,
+    /// Files that could not be made, and of which it is not known that they are not there.
+    left: Vec<PathBuf>,
+    pub(crate) spare_pause: SparePause,
+}
+
+/// When the next file is made ahead of time, after errors. Each attempt may leave something behind, so they become rare.
+#[derive(Default)]
+pub(crate) struct SparePause {
+    errors_count: u32,
+    until_ns: u64,
+}
+
+impl SparePause {
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns
+    }
+
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        let pause = SPARE_PAUSE_MIN.saturating_mul(1 << self.errors_count.min(16)).min(SPARE_PAUSE_MAX);
+        self.errors_count += 1;
+        self.until_ns = now_ns + pause.as_nanos() as u64;
+    }
 }
 
 /// A file with its header, on disk, and its name.
@@ -79,8 +106,18 @@ pub(crate) struct ClosedFile {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
     pub(crate) unflushed: Unflushed,
+    pub(crate) end: End,
+}
+
+/// How a closed file has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is being ended, and stays where it is until then: its writer knows it by its path.
+    Coming,
+    /// With its trailer.
+    Whole,
     /// It failed, or its end did. Where files have one writer it may be open, and would be so for ever.
-    pub(crate) may_be_open: bool,
+    Missing,
 }
 
 impl Wal {
@@ -165,15 +202,17 @@ impl Wal {
     /// new paths. A file that cannot be moved is logged and tried again next time.
     pub fn archive(&self) -> Vec<PathBuf> {
         let _archiving = self.archiving.lock();
-        let flushed: Vec<(PathBuf, bool)> = {
+        self.remove_useless();
+        let flushed: Vec<(PathBuf, End)> = {
             let files = self.files.lock();
             let flushed = files.closed.iter().filter(|file| file.unflushed.is_empty());
-            flushed.map(|file| (file.path.clone(), file.may_be_open)).collect()
+            let ended = flushed.filter(|file| file.end != End::Coming);
+            ended.map(|file| (file.path.clone(), file.end)).collect()
         };
         let mut archived = Vec::new();
-        for (path, may_be_open) in flushed {
+        for (path, end) in flushed {
             let target = self.config.archive_dir.join(path.file_name().unwrap_or_default());
-            let sealed = if may_be_open { self.env.fs.seal(&path) } else { Ok(()) };
+            let sealed = if end == End::Missing { self.env.fs.seal(&path) } else { Ok(()) };
             let moved = sealed.and_then(|()| self.env.fs.rename(&path, &target));
             // A rename of before may have been done although it said otherwise.
             if let Err(error) = moved.or_else(|error| self.env.fs.resolve_rename(&path, &target, error)) {
@@ -190,6 +229,30 @@ impl Wal {
             }
         }
         archived
+    }
+
+    /// A file of this log has no use, and would be in the way of whoever reads the log when it is over: it is removed soon.
+    pub(crate) fn note_useless(&self, path: PathBuf) {
+        self.useless.lock().push(path);
+    }
+
+    /// Removes files without use. What cannot be removed is tried again next time. *Blocking*.
+    pub(crate) fn remove_useless(&self) {
+        let paths = self.useless.lock().clone();
+        for path in paths {
+            let removed = self.env.fs.remove_file(&path);
+            if is_removed(&removed) {
+                self.useless.lock().retain(|useless| *useless != path);
+            } else if let Err(error) = removed {
+                tracing::warn!(%error, "could not remove a file of the write-ahead log that has no use; it is tried again");
+            }
+        }
+    }
+
+    /// Files of the log that are still there and have no use, among them those that have lost a race: their entries are
+    /// in other files, where others follow them. Whoever sends entries to others passes over these.
+    pub fn useless_files(&self) -> Vec<PathBuf> {
+        self.useless.lock().clone()
     }
 
     /// The region begins to append here. Nothing has to be known of it before its first edit; edits of an
@@ -236,17 +299,25 @@ impl Wal {
 
     /// The file that takes appends now, and how many of its first bytes hold entries that are as durable as `SyncWal`
     /// asks for: what may leave the server (HBase: `WALFileLengthProvider`). `None` once the log is closed, and
-    /// while the file before is not on disk.
+    /// while the file before is not on disk, or has entries behind its last sync that are in no other file yet.
     pub fn acknowledged(&self) -> Option<(PathBuf, u64)> {
         let mut writer = self.writer.lock();
         writer.file.as_ref()?;
+        if writer.repeats_unsynced {
+            return None;
+        }
         let written_is_enough = self.config.sync_mode == SyncMode::Written;
         if !written_is_enough && self.predecessor.try_lock().is_none_or(|predecessor| predecessor.is_some()) {
             return None;
         }
-        let is_whole = written_is_enough || !writer.unsynced;
         let written = writer.file().len();
-        let bytes = if is_whole { written } else { self.appends.unwatched().lock().synced_bytes };
+        let bytes = {
+            let appends = self.appends.unwatched().lock();
+            // A round that failed may be in the file, and may be there for its readers.
+            let has_failed = appends.broken.is_some() || appends.stopped.is_some();
+            let is_whole = written_is_enough || !(writer.unsynced || has_failed);
+            if is_whole { written } else { appends.synced_bytes }
+        };
         assert!(bytes <= written, "{bytes} bytes are acknowledged, and {written} are written");
         Some((writer.path.clone(), bytes))
     }
@@ -257,6 +328,7 @@ impl Wal {
     pub fn close(&self) -> Result<()> {
         let result = self.close_file();
         self.drive(); // the last completions
+        self.remove_useless();
         result?;
         self.archive();
         Ok(())
@@ -303,11 +375,13 @@ impl Wal {
         let mut file = writer.file.take().expect("a WAL is closed once");
         file.write_all(TRAILER)?;
         file.sync()?;
-        let closed =
-            ClosedFile { path: writer.path.clone(), bytes: file.len(), unflushed, may_be_open: false };
+        let path = writer.path.clone();
+        let closed = ClosedFile { path: path.clone(), bytes: file.len(), unflushed, end: End::Coming };
         self.counters.set_file_bytes(0);
         self.files.lock().push(closed);
-        Ok(file.close()?)
+        let ended = file.close();
+        self.files.lock().end(&path, if ended.is_ok() { End::Whole } else { End::Missing });
+        Ok(ended?)
     }
 
     /// Lets the new file, which is taken, take the place of the old one.
@@ -355,7 +429,8 @@ impl Wal {
             "a roll finishes its old file, or fails the WAL: two unsynced files are never left"
         );
         self.counters.set_file_bytes(writer.file().len());
-        let closed = ClosedFile { path: old_path.clone(), bytes, unflushed, may_be_open: false };
+        // The predecessor is ended without the lock of the writer.
+        let closed = ClosedFile { path: old_path.clone(), bytes, unflushed, end: End::Coming };
         self.files.lock().push(closed);
         Ok(Switched::From(old_path))
     }
@@ -376,10 +451,11 @@ impl Wal {
         }
         // Only now, because a trailer says that all before it is on disk. It may be lost itself. All entries are there
         // whether the file ends well or not.
-        if let Err(error) = file.write_all(TRAILER).and_then(|()| file.close()) {
+        let ended = file.write_all(TRAILER).and_then(|()| file.close());
+        if let Err(error) = &ended {
             tracing::warn!(%error, "could not end a log with its trailer");
-            self.files.lock().leave_open(&predecessor.path);
         }
+        self.files.lock().end(&predecessor.path, if ended.is_ok() { End::Whole } else { End::Missing });
         *guard = None;
         Ok(())
     }
@@ -402,16 +478,17 @@ impl Files {
         self.closed.len()
     }
 
-    /// The file at `path` could not be closed.
-    fn leave_open(&mut self, path: &Path) {
-        let left = self.closed.iter_mut().filter(|file| file.path == path);
-        left.for_each(|file| file.may_be_open = true);
+    /// The file at `path` was ended, or cannot be.
+    fn end(&mut self, path: &Path, end: End) {
+        let ended = self.closed.iter_mut().filter(|file| file.path == path);
+        ended.for_each(|file| file.end = end);
     }
 
     /// The file at `path` is in the archive.
     fn remove_flushed(&mut self, path: &Path) {
         let Some(at) = self.closed.iter().position(|file| file.path == path) else { return };
         let file = self.closed.remove(at).expect("it was found there");
+        assert!(file.end != End::Coming, "{} is archived while it is being ended", path.display());
         assert!(
             file.unflushed.is_empty(),
             "{} is archived with edits of {} regions that are only in memory",
@@ -427,7 +504,12 @@ impl Files {
 
 impl Rolling {
     pub(crate) fn new(cipher: Option<Arc<WalCipher>>) -> Rolling {
-        Rolling { last_ms: 0, cipher }
+        Rolling { last_ms: 0, cipher, left: Vec::new(), spare_pause: SparePause::default() }
+    }
+
+    /// Paths where a file may be that could not be made.
+    pub(crate) fn take_left(&mut self) -> Vec<PathBuf> {
+        mem::take(&mut self.left)
     }
 
     /// A new file with its header, name and bytes on disk. On a local disk it gets its name last, so that a file of a
@@ -440,7 +522,9 @@ impl Rolling {
         let is_named_last = config.sync_mode != SyncMode::Remote;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let first = if is_named_last { path.with_file_name(format!(".{name}.tmp")) } else { path.clone() };
-        let mut file = env.fs.create_log(&first)?;
+        // Its name was free, so whatever is there now is ours. Where files are far away, an error does not say that it is not.
+        let made = env.fs.create_log(&first);
+        let mut file = made.inspect_err(|error| self.note_left(env, &first, error))?;
         let mut make = || -> io::Result<()> {
             file.write_all(&header)?;
             file.sync()?;
@@ -451,12 +535,14 @@ impl Rolling {
             Ok(())
         };
         if let Err(error) = make() {
-            let _ = env.fs.remove_file(&first);
-            if error.kind() != io::ErrorKind::AlreadyExists {
-                let _ = env.fs.remove_file(&path); // was free, so it is ours
+            drop(file); // abandoned
+            self.note_left(env, &first, &error);
+            if is_named_last {
+                self.note_left(env, &path, &error);
             }
             return Err(error);
         }
+        self.spare_pause = SparePause::default();
         assert!(
             !file.is_empty(),
             "a file takes entries after its header: recovery refuses a WAL without one"
@@ -466,6 +552,14 @@ impl Rolling {
             None => file,
         };
         Ok((file, path))
+    }
+
+    /// A file could not be made. Where files are far away nobody waits for its removal.
+    fn note_left(&mut self, env: &Env, path: &Path, error: &io::Error) {
+        let is_anothers = error.kind() == io::ErrorKind::AlreadyExists && !is_temporary(path);
+        if !is_anothers && (env.fs.is_remote() || !is_removed(&env.fs.remove_file(path))) {
+            self.left.push(path.to_path_buf());
+        }
     }
 
     fn free_name(&mut self, env: &Env, config: &WalConfig) -> io::Result<PathBuf> {
@@ -481,6 +575,16 @@ impl Rolling {
             ms += 1;
         }
     }
+}
+
+/// Whether a file is not there any more.
+fn is_removed(removed: &io::Result<()>) -> bool {
+    removed.as_ref().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+/// Whether it is the name that a file of a local disk has before it is one of the log.
+fn is_temporary(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tmp")
 }
 
 fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: SeqId) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
-use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_env::{Env, FileSystem, ManualClock, spawn_thread};
 use halcyon_testkit::{for_each_seed, is_part};
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
 use parking_lot::Mutex;
@@ -430,6 +430,7 @@ fn a_spare_file_that_is_of_no_use_is_made_anew() {
             bench.fs.set_data_node(node, false);
             _ = bench.wal.keep_spare(); // the next one may lie on a DataNode that is down
             bench.fs.set_data_node(node, true);
+            bench.clock.advance(Duration::from_secs(1));
             bench.wal.keep_spare().unwrap();
             replaced += usize::from(spare() != before);
         }
@@ -444,6 +445,144 @@ fn a_spare_file_that_is_of_no_use_is_made_anew() {
         assert_eq!(bench.told(), all_ok(1..=2));
         assert!(bench.wal.archive().is_empty(), "no file that is gone is to be archived");
     });
+}
+
+/// Readers of the file may see the bytes of a round that failed, and the peer of a replication got what was acknowledged to nobody.
+#[test]
+fn what_a_failed_sync_leaves_is_not_acknowledged() {
+    for fs in [SimFileSystem::new(), SimFileSystem::hdfs(1), SimFileSystem::hdfs(2)] {
+        let is_remote = fs.is_remote();
+        let bench = Bench::on(fs, |config| {
+            if is_remote {
+                config.sync_mode = SyncMode::Remote;
+            }
+        });
+        bench.append_all([1]);
+        bench.wal.drive();
+        let before = bench.wal.acknowledged().expect("a file is being written");
+        bench.fs.inject(Fault::new(Operation::Sync, DIR));
+        bench.fs.inject(Fault::new(Operation::Create, DIR).no_space().forever());
+        bench.append_all([2]);
+        bench.wal.drive();
+        assert_eq!(bench.told(), all_ok(1..=1));
+        assert_eq!(bench.wal.acknowledged(), Some(before.clone()), "what was before the round");
+        // The next file has its header, and fails with the round.
+        bench.fs.clear_faults();
+        bench.fs.inject(Fault::new(Operation::Sync, DIR).nth(2));
+        bench.fs.inject(Fault::new(Operation::Create, DIR).nth(2).no_space().forever());
+        bench.clock.advance(Duration::from_secs(1));
+        bench.wal.drive();
+        assert_ne!(bench.wal.current_file(), before.0);
+        assert_eq!((bench.told().len(), bench.wal.acknowledged()), (1, None));
+        bench.fs.clear_faults();
+        (0..4).for_each(|_| bench.retry_later());
+        let after = bench.wal.acknowledged().expect("the round is on disk");
+        assert_eq!((bench.told(), &after.0), (all_ok(1..=2), &bench.wal.current_file()));
+    }
+}
+
+/// The same for a log that has stopped.
+#[test]
+fn what_the_last_round_leaves_is_not_acknowledged() {
+    let bench = Bench::on(SimFileSystem::hdfs(1), |config| {
+        (config.sync_mode, config.errors_tolerated) = (SyncMode::Remote, 0);
+    });
+    bench.append_all([1]);
+    bench.wal.drive();
+    let before = bench.wal.acknowledged();
+    bench.append_all([2]);
+    bench.fs.inject(Fault::new(Operation::Sync, DIR).forever());
+    bench.fs.inject(Fault::new(Operation::Create, DIR).forever());
+    for _ in 0..200 {
+        bench.retry_later();
+    }
+    assert!(bench.wal.stopped().is_some());
+    assert_eq!(bench.wal.acknowledged(), before);
+}
+
+/// While the log rolled, the file that was being ended could move to the archive. If its end failed then, nobody sealed it: for
+/// readers it was empty.
+#[test]
+fn a_file_that_is_being_ended_is_not_archived() {
+    for seed in 0..6 {
+        for n in 1.. {
+            let bench = Bench::remote(seed);
+            bench.append_all([1]);
+            bench.wal.drive();
+            bench.wal.flushed(b"region", SeqId::new(1));
+            bench.fs.inject(Fault::new(Operation::Close, DIR));
+            let (before, beside) = (bench.fs.calls(), bench.wal.clone());
+            // It waits for the roll if that archives itself at this moment.
+            let archiving = Arc::new(Mutex::new(None));
+            let thread = archiving.clone();
+            bench.fs.pause_at(before + n, move || {
+                let (told, is_done) = std::sync::mpsc::channel();
+                let archive = move || {
+                    beside.archive();
+                    let _ = told.send(());
+                };
+                *thread.lock() = Some(spawn_thread("archive", archive).unwrap());
+                let _ = is_done.recv_timeout(Duration::from_millis(100));
+            });
+            bench.wal.roll().unwrap();
+            let calls = bench.fs.calls() - before;
+            if let Some(thread) = archiving.lock().take() {
+                thread.join().unwrap();
+            }
+            if calls < n {
+                assert!(n > 3, "a roll calls the file system");
+                break;
+            }
+            bench.wal.archive();
+            let archive = Path::new("/hbase/oldWALs");
+            for file in bench.fs.list(archive).unwrap() {
+                let len = || bench.fs.open(&archive.join(&file.name)).unwrap().len().unwrap();
+                let all = len();
+                assert!(
+                    all > 0 && (0..20).all(|_| len() == all),
+                    "seed {seed}, call {n}: {} is open",
+                    file.name
+                );
+            }
+        }
+    }
+}
+
+/// Each failed attempt left an empty open file, every second, which recovery had to seal and split.
+#[test]
+fn a_file_that_cannot_be_made_leaves_nothing_and_is_tried_ever_less_often() {
+    let bench = Bench::remote(1);
+    bench.append_all([1]);
+    bench.wal.drive();
+    // It is made, and its header does not get there.
+    bench.fs.inject(Fault::new(Operation::Sync, DIR).forever());
+    let hits = || bench.fs.faults_hit();
+    let (mut failed_at, mut names_max) = (Vec::new(), 0);
+    for second in 0..200 {
+        let before = hits();
+        assert_eq!(bench.wal.keep_spare().is_err(), hits() > before);
+        if hits() > before {
+            failed_at.push(second);
+        }
+        bench.clock.advance(Duration::from_secs(1));
+        names_max = names_max.max(bench.fs.list(Path::new(DIR)).unwrap().len());
+    }
+    assert_eq!(failed_at, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
+    assert!(names_max <= 2, "{names_max} files");
+    bench.fs.clear_faults();
+    bench.clock.advance(Duration::from_secs(60));
+    bench.wal.keep_spare().unwrap();
+    assert_eq!(bench.fs.list(Path::new(DIR)).unwrap().len(), 2, "the current file and the spare");
+    // Its answer is lost.
+    let bench = Bench::remote(1);
+    bench.fs.inject(Fault::new(Operation::Create, DIR).but_done());
+    bench.wal.keep_spare().unwrap_err();
+    assert_eq!(bench.fs.list(Path::new(DIR)).unwrap().len(), 2);
+    bench.wal.keep_spare().unwrap();
+    assert_eq!(bench.fs.list(Path::new(DIR)).unwrap().len(), 1, "what is there is removed");
+    bench.clock.advance(Duration::from_secs(1));
+    bench.wal.keep_spare().unwrap();
+    assert_eq!(bench.fs.list(Path::new(DIR)).unwrap().len(), 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use halcyon_env::{Attempt, WritableFile};
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use crate::cluster::Cluster;
 use crate::fan_out::{FanOut, LinkFailure, PacketEnd};
 use crate::file_system::text;
-use crate::seal::seal_in_background;
+use crate::seal::{remove_in_background, seal_in_background};
 use crate::writer::{CreateOptions, HdfsWriter};
 
 /// So many bytes are collected before they go to the DataNodes without being waited for.
@@ -55,19 +56,28 @@ pub(crate) fn create(
     let name = text(path)?;
     let library = options.to_library(cluster.pipeline_max());
     let placements = cluster.avoided().placements(path);
+    let is_made = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&is_made);
     let create = |client: Client| async move {
         let file: FileWriter = client.create(&name, &library).await?;
+        noted.store(true, Ordering::Release);
         let replication = file.replication();
         let placements = placements.for_replication(replication);
         Ok::<_, HdfsError>((file.fan_out(&placements).await?, replication))
     };
     // Tried once: after a lost answer nobody can tell whose file it is.
     let created = cluster.ask_once(create);
+    if created.is_err() && is_made.load(Ordering::Acquire) {
+        // The NameNode has a file that nobody writes. While no DataNode answers there would be more of them with each attempt,
+        // and whoever takes over would have to seal them all.
+        remove_in_background(cluster, path);
+    }
     let (created, replication) =
         created.map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
     match created {
         Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file, 0, false))),
         Created::Direct(_, connections, _) if connections.is_empty() => {
+            remove_in_background(cluster, path);
             let text = format!("{}: the NameNode gave its block no DataNode", path.display());
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }

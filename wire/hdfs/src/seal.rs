@@ -98,3 +98,25 @@ pub(crate) fn seal_in_background(cluster: &Arc<Cluster>, path: &Path) {
         tracing::warn!("{name} was abandoned and is not sealed after {BACKGROUND:?}");
     });
 }
+
+/// Removes a file that could not be made and is of no use. Nobody else has its name.
+pub(crate) fn remove_in_background(cluster: &Arc<Cluster>, path: &Path) {
+    let Ok(name) = text(path) else { return };
+    let (weak, limit) = (Arc::downgrade(cluster), cluster.deadlines().namenode);
+    cluster.spawn(async move {
+        let end = Instant::now() + BACKGROUND;
+        let mut pause = PAUSE_MIN;
+        while Instant::now() < end {
+            let Some(cluster) = weak.upgrade() else { return };
+            let client = cluster.client();
+            drop(cluster);
+            // `false`: it is gone.
+            if let Ok(Ok(_)) = tokio::time::timeout(limit, client.delete(&name, false)).await {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        tracing::warn!("{name} could not be made and is not removed after {BACKGROUND:?}; it is empty");
+    });
+}

@@ -1,6 +1,6 @@
 //! The WALs whose edits a source sends: all of them where the server is alone, those of its own, or those of a server that is gone.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_env::{Env, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterUuid, layout};
-use halcyon_wal::WalReader;
+use halcyon_wal::{WalReader, repeated_len};
 
 use super::filter::{PeerFilter, load_of};
 use super::queue::{Queue, Reached};
@@ -45,6 +45,8 @@ pub(super) struct Wals {
     current: Option<String>,
     whose: Whose,
     reading: Mutex<Option<Reading>>,
+    /// WALs that begin with entries of another one, and how many bytes those take.
+    repeated: Mutex<HashMap<String, u64>>,
 }
 
 /// A compressed WAL as it was left by the last call. Its entries need those before them, so without it each call would read all of
@@ -119,8 +121,14 @@ impl Wals {
     /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
     pub(super) fn list(resources: &Arc<RegionResources>, whose: &Whose) -> Result<Wals> {
         let (resources, whose) = (Arc::clone(resources), whose.clone());
-        let reading = Mutex::default();
-        let mut wals = Wals { resources, files: Vec::new(), current: None, whose, reading };
+        let mut wals = Wals {
+            resources,
+            files: Vec::new(),
+            current: None,
+            whose,
+            reading: Mutex::default(),
+            repeated: Mutex::default(),
+        };
         if let Whose::Gone(server) = &wals.whose {
             let roots = roots_of(&wals.resources);
             roots.into_iter().try_for_each(|(env, root)| add_archived(env, root, &mut wals.files))?;
@@ -142,6 +150,9 @@ impl Wals {
             }
             let begin = begin_of(&current);
             wals.files.retain(|file| file.server() != server || begin_of(&file.name) <= begin);
+            // Such as one that has lost a race: what is in it is in another one. It is about to be removed.
+            let useless = wals.resources.logs.tables().useless_files();
+            wals.files.retain(|file| !useless.iter().any(|path| path.ends_with(&file.name)));
             wals.current = Some(current);
         }
         let Wals { files, current, .. } = &mut wals;
@@ -193,9 +204,12 @@ impl Wals {
         let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
         let settings = self.resources.online.in_force();
         let mut read_bytes = 0;
-        for file in self.files.iter().filter(|file| !queue.is_done(&file.name)) {
+        for (at, file) in self.files.iter().enumerate().filter(|(_, file)| !queue.is_done(&file.name)) {
             let Some(limit) = self.limit_of(&file.name) else { break };
-            let begin = queue.offset(&file.name);
+            let begin = match queue.offset(&file.name) {
+                0 => self.repeated(at, limit)?,
+                begin => begin,
+            };
             if limit.is_some_and(|limit| limit <= begin) {
                 break; // nothing new
             }
@@ -253,6 +267,43 @@ impl Wals {
         }
         batch.is_at_end = true;
         Ok(batch)
+    }
+
+    /// How many bytes at the begin of a WAL hold what the peer gets from the one before: it may have failed or been late, and this one
+    /// repeats its last entries.
+    fn repeated(&self, at: usize, limit: Option<u64>) -> Result<u64> {
+        let file = &self.files[at];
+        if let Some(known) = self.repeated.lock().get(&file.name) {
+            return Ok(*known);
+        }
+        let open = |file: &File, limit: Option<u64>| {
+            in_place(file, limit, |path| match limit {
+                Some(limit) => WalReader::open_up_to(&file.env, path, limit),
+                None => WalReader::open(&file.env, path),
+            })
+        };
+        // A WAL that ended well, or goes on, repeats nothing if the one before it ended well. That is asked of two trailers.
+        let is_sound = limit.is_some() || open(file, limit)?.has_trailer();
+        let mut before = Vec::new();
+        for other in self.files[..at].iter().rev().filter(|other| other.server() == file.server()) {
+            let has_trailer = open(other, None)?.has_trailer();
+            if has_trailer && is_sound && before.is_empty() {
+                break;
+            }
+            before.push(other);
+            if has_trailer {
+                break; // it was ended when all before it was
+            }
+        }
+        let mut others = before.into_iter().map(|other| open(other, None));
+        let len = repeated_len(&|| open(file, limit), &mut others)?;
+        if len > 0 {
+            tracing::info!(wal = file.name, len, "a WAL begins with entries of the one before it");
+        }
+        if len > 0 || limit.is_none() {
+            self.repeated.lock().insert(file.name.clone(), len); // else it may have got no entry yet
+        }
+        Ok(len)
     }
 
     /// A reader at `offset`, or behind the end if the WAL is shorter than that.

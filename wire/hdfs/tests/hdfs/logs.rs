@@ -191,3 +191,25 @@ fn a_log_outlives_a_moment_of_all_its_datanodes() {
     log.close().unwrap();
     assert_eq!(fs.read(&dir.join("log")).unwrap(), b"begin, after");
 }
+
+/// Each attempt left an open file, and there was one every second while the DataNodes were away.
+#[test]
+#[ignore = "needs an HDFS"]
+fn a_log_that_cannot_be_made_leaves_no_file() {
+    let fs = connect_wide();
+    await_datanodes(&fs);
+    let dir = directory(&fs, "log-not-made");
+    let all = ["datanode1", "datanode2", "datanode3", "datanode4"];
+    all.iter().for_each(|node| cluster("freeze", node));
+    let made = fs.create_log(&dir.join("log")).map(|_| ());
+    all.iter().for_each(|node| cluster("thaw", node));
+    println!("no DataNode answers: {made:?}");
+    made.unwrap_err();
+    let clock = SystemClock::new();
+    let end_ns = clock.monotonic_ns() + 4 * SOON.as_nanos() as u64;
+    while !names(&fs, &dir).is_empty() && clock.monotonic_ns() < end_ns {
+        clock.sleep(Duration::from_millis(50));
+    }
+    assert_eq!(names(&fs, &dir), []);
+    await_datanodes(&fs);
+}
