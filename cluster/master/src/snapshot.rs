@@ -166,7 +166,11 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
             edits.extend(list(&*wals.env.fs, &region.dir(&wals.root).join(layout::RECOVERED_EDITS))?);
         }
         // `.seqid` files are markers of HBase's, `.temp` files those of a recovery that is not complete. Nonces are no edits.
-        let is_marker = |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE;
+        // What was set aside because it is damaged is replayed by nobody.
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_aside = |name: &str| name.split_once('.').is_some_and(|(a, b)| is_number(a) && is_number(b));
+        let is_marker =
+            |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE || is_aside(name);
         if edits.iter().any(|file| !file.is_dir && file.len > 0 && !is_marker(&file.name)) {
             return Err(Error::invalid(format!(
                 "{region} is not open and has recovered edits that were not replayed: a snapshot would lack them. \

@@ -15,6 +15,7 @@ mod keeper;
 mod migrate;
 mod peers;
 mod prof;
+mod recovery;
 mod resumed_scans;
 mod shell;
 mod standalone;

@@ -76,6 +76,14 @@ impl EditsDir {
         files
     }
 
+    /// The highest sequence id of all edits, which the names of their files say.
+    pub(crate) fn highest_edit(&self) -> SeqId {
+        let is_number = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        let names = self.entries.iter().filter(|entry| !entry.is_dir).map(|entry| &*entry.name);
+        let seqs = names.filter(is_number).filter_map(|name| name.parse().ok());
+        seqs.max().map(SeqId::new).unwrap_or_default()
+    }
+
     pub(crate) fn highest_marker(&self) -> SeqId {
         self.entries.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or_default()
     }
@@ -102,6 +110,15 @@ impl EditsDir {
             remove_if_there(&self.env, &marker)?;
         }
         Ok(())
+    }
+
+    /// At the end of an opening: the next one's sequence id is above `seq`, whatever files it finds. A family may be deleted meanwhile, and
+    /// the highest sequence ids may have been in its files alone. `opened_at`: what this opening has remembered.
+    pub(crate) fn raise_seq(env: &Env, path: &Path, opened_at: SeqId, seq: SeqId) -> Result<()> {
+        let dir = EditsDir { env: env.clone(), path: path.to_path_buf(), exists: true, entries: Vec::new() };
+        let marker = |seq: SeqId| path.join(format!("{seq}.seqid"));
+        // Without it another opening has begun, which knows the files of this one.
+        dir.rename_marker(&marker(opened_at), &marker(seq)).map(drop)
     }
 
     /// Durably. False if another opening has taken the marker, or has made this one.

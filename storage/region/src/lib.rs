@@ -5,7 +5,7 @@
 //! get/scan read.rs     read point -> views of the stores -> scan/source merge -> scan/matcher -> filter
 //! flush    flush.rs    snapshot -> HFile in .tmp -> store/commit
 //! compact  compact/    select -> rewrite -> store/commit
-//! open     open.rs     repair -> files -> replay -> flush
+//! open     open.rs     repair -> files -> replay (replay.rs) -> flush
 //! bulk     bulk_load.rs  check -> flush -> staged -> one rename -> stores -> marker in the log
 //! mob      mob/         large values in files of their own, references to them in store files
 //! split    split.rs    files of a closed region -> references of its daughters; merge likewise
@@ -39,12 +39,14 @@ mod loads;
 mod mob;
 mod modify;
 mod mvcc;
+mod new_family;
 mod new_files;
 mod open;
 mod place;
 mod read;
 mod read_points;
 mod region;
+mod replay;
 mod replayed_nonces;
 mod replica;
 mod row_lock;

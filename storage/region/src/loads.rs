@@ -5,6 +5,7 @@
 //! <region>/.tmp/<opening>/load-<random>/origins             where the moved ones were: "<family>@<name>\t<path>\n"
 //! <region>/.tmp/<opening>/load-<random>/names               all of them: "<family>@<name>\n"
 //! <region>/.bulk-<random>/<family>@<name>                   committed: one rename of the directory
+//! <region>/.tmp/<opening>/load-<random>-failed/..           taken back: one rename of the directory, then those of its files
 //! <region>/<family>/<name>                                  in its store
 //! ```
 //!
@@ -26,6 +27,8 @@ use crate::place::{OF_FAMILY, OpeningDir, archive_going, random_name};
 
 /// Before the names of directories of staged files.
 const STAGED: &str = "load-";
+/// Behind the names of those that were committed and have failed. Some of their files may be in stores.
+const FAILED: &str = "-failed";
 /// Before the names of directories of committed files. HBase passes over names that begin with a dot.
 const COMMITTED: &str = ".bulk-";
 const ORIGINS: &str = "origins";
@@ -145,7 +148,7 @@ impl StagedLoad {
             };
         };
         // A rename in doubt may be carried out later. It comes to nothing once its source has another name.
-        let away = self.place.dir().join(format!("{STAGED}{}-failed", self.id));
+        let away = self.place.dir().join(format!("{STAGED}{}{FAILED}", self.id));
         let disarmed =
             fs.rename(&self.dir, &away).or_else(|error| fs.resolve_rename(&self.dir, &away, error));
         match disarmed {
@@ -173,7 +176,7 @@ impl CommittedLoad {
         let _ = self.staged.place.env().fs.remove_dir_all(&self.dir); // else the next opening does it
     }
 
-    /// Takes the files out of their stores and moves them back. Returns the error that is the reason.
+    /// Takes the files out of their stores and moves them back. A server that has lost the region cannot. Returns the error that is the reason.
     pub fn undo(self, error: Error) -> Error {
         match self.take_out() {
             Ok(()) => StagedLoad { dir: self.away(), ..self.staged }.undo(error),
@@ -185,21 +188,16 @@ impl CommittedLoad {
     }
 
     fn away(&self) -> PathBuf {
-        self.staged.place.dir().join(format!("{STAGED}{}-failed", self.staged.id))
+        self.staged.place.dir().join(format!("{STAGED}{}{FAILED}", self.staged.id))
     }
 
+    /// First of all the load is no longer committed, which an opening that has lost the region cannot bring about: the directory goes
+    /// to that of the opening. From then on the next opening goes on with this if it is cut off.
     fn take_out(&self) -> Result<()> {
-        let fs = &self.staged.place.env().fs;
-        for staged_name in &self.staged.names {
-            let (from, to) = (in_store(&self.region_dir, staged_name)?.1, self.dir.join(staged_name));
-            if fs.exists(&from)? {
-                fs.rename(&from, &to).or_else(|error| fs.resolve_rename(&from, &to, error))?;
-            }
-        }
-        fs.sync_dir(&self.dir)?;
-        let away = self.away();
-        fs.rename(&self.dir, &away).or_else(|error| fs.resolve_rename(&self.dir, &away, error))?;
-        self.sync()
+        let (env, away) = (self.staged.place.env(), self.away());
+        env.fs.rename(&self.dir, &away).or_else(|error| env.fs.resolve_rename(&self.dir, &away, error))?;
+        self.sync()?;
+        take_out_of_stores(env, &self.region_dir, &away)
     }
 }
 
@@ -249,6 +247,7 @@ pub(crate) fn has_unplaced(region_entries: &[DirEntry]) -> bool {
 pub(crate) fn complete_loads(
     env: &Env,
     region_dir: &Path,
+    archive_dir: &Path,
     region_entries: &[DirEntry],
 ) -> Result<CompletedLoads> {
     let mut loads = CompletedLoads::default();
@@ -259,6 +258,7 @@ pub(crate) fn complete_loads(
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(), // of an earlier version
                 read => read?,
             };
+            archive_orphans(env, region_dir, archive_dir, &dir)?;
             place_files(env, region_dir, &dir)?;
             for name in String::from_utf8_lossy(&names).lines() {
                 if let Some((family, name)) = name.rsplit_once(OF_FAMILY) {
@@ -271,21 +271,51 @@ pub(crate) fn complete_loads(
     Ok(loads)
 }
 
+/// Archives files of families that were deleted since the load was committed: a region that is open has the directories of all its
+/// families. One of the same name that was added since does not get them.
+fn archive_orphans(env: &Env, region_dir: &Path, archive_dir: &Path, dir: &Path) -> Result<()> {
+    for entry in env.fs.list(dir)?.iter().filter(|entry| ![ORIGINS, NAMES].contains(&&*entry.name)) {
+        let (family, place) = in_store(region_dir, &entry.name)?;
+        if !env.fs.exists(&region_dir.join(&family))? {
+            let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            archive_going(env, &dir.join(&entry.name), name, &archive_dir.join(family))?;
+        }
+    }
+    Ok(())
+}
+
 fn place_files(env: &Env, region_dir: &Path, dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut placed = Vec::new();
     for entry in env.fs.list(dir)?.iter().filter(|entry| ![ORIGINS, NAMES].contains(&&*entry.name)) {
         let (family, to) = in_store(region_dir, &entry.name)?;
-        let store = region_dir.join(&family);
-        if !env.fs.exists(&store)? {
-            env.fs.create_dir_all(&store)?;
-        }
-        let from = dir.join(&entry.name);
+        let (store, from) = (region_dir.join(&family), dir.join(&entry.name));
         env.fs.rename(&from, &to).or_else(|error| env.fs.resolve_rename(&from, &to, error))?;
         env.fs.sync_dir(&store)?;
         placed.push((family, to));
     }
     env.fs.sync_dir(dir)?;
     Ok(placed)
+}
+
+/// Brings the files of a load that was taken back out of their stores into its directory, durably. May run again.
+pub(crate) fn take_out_of_stores(env: &Env, region_dir: &Path, dir: &Path) -> Result<()> {
+    let is_failed = dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with(FAILED));
+    if !is_failed {
+        return Ok(()); // it was never committed
+    }
+    let names = match env.fs.read(&dir.join(NAMES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()), // nothing was staged yet
+        read => read?,
+    };
+    for staged_name in String::from_utf8_lossy(&names).lines() {
+        let (family, from) = in_store(region_dir, staged_name)?;
+        let to = dir.join(staged_name);
+        if env.fs.exists(&from)? {
+            env.fs.rename(&from, &to).or_else(|error| env.fs.resolve_rename(&from, &to, error))?;
+            env.fs.sync_dir(&region_dir.join(family))?;
+        }
+    }
+    Ok(env.fs.sync_dir(dir)?)
 }
 
 /// Whether a directory of an opening has files of a load that was not committed.

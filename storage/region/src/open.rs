@@ -7,26 +7,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Cell, Error, Result, SeqId};
+use halcyon_cell::{Error, Result, SeqId};
 use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock, vitals};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
-use halcyon_wal::WalReader;
 
 use crate::CompactionSettings;
 use crate::activity;
 use crate::answers::Answers;
-use crate::api::Nonce;
 use crate::edits_dir::{EditsDir, RECOVERED_EDITS, edits_dirs};
 use crate::key_samples::KeySamples;
 use crate::loads::{CompletedLoads, complete_loads};
 use crate::mob::MobStore;
 use crate::mvcc::Mvcc;
+use crate::new_family::NewFamily;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
-use crate::replayed_nonces::{self, FreshNonces, ReplayedNonce, ReplayedNonces};
+use crate::replayed_nonces::FreshNonces;
 use crate::row_lock::RowLocks;
 use crate::storage_policy::{self, set_storage_policy};
 use crate::store::file_list::read_list;
@@ -35,14 +33,8 @@ use crate::store::{
 };
 
 const REGION_INFO: &str = ".regioninfo";
-/// Replayed bytes after which the memstores are flushed in between.
-const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
 /// Family of the cells that mark events in a log.
 pub(crate) const META_FAMILY: &[u8] = b"METAFAMILY";
-
-/// Answers of Increments and Appends stay readable in the next opening if they were given so short a time ago. It is longer than
-/// `ANSWER_AGE` of `answers.rs`, as a server died in between.
-const REPLAYED_ANSWER_AGE: Duration = Duration::from_secs(300);
 
 impl Region {
     /// Makes a region's directory with its `.regioninfo` and its families' directories. Doing it again is fine.
@@ -131,40 +123,35 @@ impl Region {
             make()?;
             entries = env.fs.list(&dir)?;
         }
-        let loads = complete_loads(&env, &dir, &entries)?;
+        let loads = complete_loads(&env, &dir, &archive_dir, &entries)?;
         set_storage_policy(
             &*env.fs,
             &dir,
             &services.settings.region_storage_policy,
             storage_policy::OF_REGION,
         );
+        let edits_dirs = edits_dirs(&services, root, &info, &entries)?;
+        let opening = StoreOpening { services: &services, root, table: &table, info: &info, loads: &loads };
+        let is_there = |family: &&FamilyDescriptor| {
+            entries.iter().any(|entry| entry.is_dir && entry.name == *family.name_str())
+        };
         let mut stores = Vec::new();
-        for family in table.families() {
-            let compaction = services.settings.compaction.clone().for_store(&table, family);
-            if let Err(class) = compaction.policy() {
-                tracing::warn!(
-                    region = info.encoded_name(),
-                    table = %info.table(),
-                    family = %family.name_str(),
-                    class,
-                    "this way of compacting is not available; the exploring policy is used"
-                );
-            }
-            stores.push(open_store(
-                &services, root, &table, family, compaction, &info, &place, &loads, &entries,
-            )?);
-            if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
-                let family = family.name_str();
-                let dirs = [dir.join(&*family), place.set_apart(&family)?];
-                dirs.iter().for_each(|dir| set_storage_policy(&*env.fs, dir, policy, property));
-            }
+        for family in table.families().iter().filter(is_there) {
+            stores.push(opening.open(&mut place, family)?);
         }
+        // Edits of a deleted family are no higher: no opening has had a family since whose directory is not there.
+        let in_edits = edits_dirs.iter().map(EditsDir::highest_edit).max().unwrap_or_default();
+        let known = highest_known_seq(&stores, &edits_dirs).max(in_edits);
+        for family in table.families().iter().filter(|family| !is_there(family)) {
+            opening.make_dir(&place, family, known)?;
+            stores.push(opening.open(&mut place, family)?);
+        }
+        stores.sort_by(|a, b| a.family.name().cmp(b.family.name()));
         // From here on the lists name what was loaded.
         loads.end(&env)?;
         let replicated = table.families().iter().filter(|family| family.scope() == 1);
         let replicated = replicated.map(|family| family.name().clone()).collect();
         let place = Arc::new(place);
-        let edits_dirs = edits_dirs(&services, root, &info, &entries)?;
         let known = highest_known_seq(&stores, &edits_dirs);
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
@@ -227,147 +214,6 @@ impl Region {
         Arc::new(region)
     }
 
-    /// Puts the edits of `recovered.edits` into the memstores and flushes them. Returns the highest sequence
-    /// id seen. The files go only after the flush, so a crash in between repeats the replay.
-    fn replay(&self, dirs: &[EditsDir]) -> Result<SeqId> {
-        let mut files = Vec::new();
-        for dir in dirs {
-            files.extend(dir.edits().into_iter().map(|path| (dir, path)));
-        }
-        // By the last sequence id, which some have with more zeros than others: a flush in between makes replay pass over
-        // what is older.
-        files.sort_by_cached_key(|(_, path)| name_as_number(path));
-        let mut highest = SeqId::ZERO;
-        let mut applied = 0;
-        let mut nonces = ReplayedNonces::since(self.oldest_nonce_ms());
-        for dir in dirs.iter().filter(|dir| dir.has_nonces()) {
-            nonces.read(&dir.env, &dir.path)?;
-        }
-        for kept in nonces.iter() {
-            self.is_answer(kept);
-        }
-        self.answers.restore(nonces.answers(), self.services.env.clock.monotonic_ns());
-        for (of, path) in &files {
-            self.replay_file(&of.env, path, &mut highest, &mut applied, &mut nonces)?;
-        }
-        if applied > 0 {
-            self.flush_replayed(highest)?;
-        }
-        assert!(
-            files.is_empty() || self.stores.iter().all(|store| store.view().is_memory_empty()),
-            "replayed edits are in no log of this server: they are in files before those of recovered.edits go"
-        );
-        let news = self.answers.news();
-        nonces.set_answers(news.as_ref().map(|news| &news.cells[..]).unwrap_or_default());
-        // Before the edits go that they stand in. What is there with WALs outside the root directory is from before.
-        if !nonces.is_empty() || dirs[0].has_nonces() {
-            nonces.keep(self.place(), &self.dir.join(RECOVERED_EDITS), &mut None)?;
-        }
-        if let Some(news) = news {
-            self.answers.note_written(&news);
-        }
-        for dir in dirs[1..].iter().filter(|dir| dir.has_nonces()) {
-            replayed_nonces::remove(&dir.env, &dir.path)?;
-        }
-        *self.replayed_nonces.lock() = nonces.into_vec();
-        for (of, path) in &files {
-            of.env.fs.remove_file(path)?;
-        }
-        if !files.is_empty() {
-            let had_edits = |dir: &&EditsDir| files.iter().any(|(of, _)| std::ptr::eq(*of, *dir));
-            for dir in dirs.iter().filter(had_edits) {
-                dir.env.fs.sync_dir(&dir.path)?;
-            }
-            tracing::info!(region = self.info.encoded_name(), files = files.len(), applied, "replayed edits");
-        }
-        Ok(highest)
-    }
-
-    /// Of writes before this no client repeats its call.
-    pub(crate) fn oldest_nonce_ms(&self) -> i64 {
-        let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
-        self.services.env.clock.now_ms().saturating_sub(age_max_ms)
-    }
-
-    /// The nonces of operations that the region was told of by replay. The server asks once, before the region serves
-    /// calls.
-    pub fn take_replayed_nonces(&self) -> Vec<ReplayedNonce> {
-        std::mem::take(&mut *self.replayed_nonces.lock())
-    }
-
-    fn replay_file(
-        &self,
-        env: &Env,
-        path: &Path,
-        highest: &mut SeqId,
-        applied: &mut u64,
-        nonces: &mut ReplayedNonces,
-    ) -> Result<()> {
-        let flushed: Vec<SeqId> = self.stores.iter().map(Store::max_flushed_seq).collect();
-        let mut reader = WalReader::open(env, path)?;
-        while let Some((key, cells)) = reader.next_entry()? {
-            let seq = SeqId::new(key.log_sequence_number);
-            *highest = (*highest).max(seq);
-            // Also of entries whose cells are in files already: the answer may have been lost all the same.
-            let found = ReplayedNonce {
-                nonce: Nonce { group: key.nonce_group(), nonce: key.nonce() },
-                write_time_ms: key.write_time as i64,
-                seq,
-            };
-            nonces.add(found);
-            let is_answer = self.is_answer(&found);
-            for cell in cells {
-                if cell.family() == META_FAMILY {
-                    continue; // a marker, not data
-                }
-                let is_applied = self.replay_cell(&cell, seq, &flushed);
-                *applied += u64::from(is_applied);
-                if is_answer && !is_applied {
-                    self.answers.keep(cell.get()); // the flush may have left it out
-                }
-            }
-            if self.memstore_size().heap_bytes > REPLAY_FLUSH_BYTES {
-                // Entries may stand in the file twice, so this one need not be the newest in memory.
-                self.flush_replayed(*highest)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether what this operation has answered may be asked for. From here on flushes and compactions do not lose it.
-    fn is_answer(&self, found: &ReplayedNonce) -> bool {
-        let clock = &self.services.env.clock;
-        let oldest_ms = clock.now_ms().saturating_sub(REPLAYED_ANSWER_AGE.as_millis() as i64);
-        let is_young = found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms;
-        if is_young {
-            self.answers.note(found.seq, clock.monotonic_ns());
-        }
-        is_young
-    }
-
-    fn replay_cell(&self, cell: &Cell, seq: SeqId, flushed: &[SeqId]) -> bool {
-        // A family that was dropped since has no store: its edits are dropped with it.
-        let Some(at) = self.stores.iter().position(|store| store.family.name() == cell.family()) else {
-            return false;
-        };
-        if seq <= flushed[at] {
-            return false;
-        }
-        let segment = self.stores[at].active();
-        let prepared = segment.prepare(cell.bytes(), None);
-        segment.insert(prepared, seq);
-        true
-    }
-
-    /// Writes out what was replayed so far. Nothing of it is in this server's log, so the log is not asked.
-    fn flush_replayed(&self, seq: SeqId) -> Result<()> {
-        for store in &self.stores {
-            store.begin_snapshot(&self.services.chunks);
-            self.flush_store_at(store, seq)?;
-        }
-        Ok(())
-    }
-
     /// Refuses new work, waits for what is running, and flushes unless `abort`. *Blocking*. Closing twice is
     /// fine. After an error the region stays closed and its unflushed edits stay in the log.
     pub fn close(&self, abort: bool) -> Result<()> {
@@ -402,6 +248,7 @@ impl Region {
         if self.stores.iter().any(|store| store.memstore_size().data_bytes > 0) {
             return Err(Error::invalid("cells are left in memory after the last flush"));
         }
+        self.remember_last_seq()?;
         self.services.wal.region_closed(self.info.encoded_name().as_bytes());
         self.evict_closed();
         self.place().end();
@@ -409,11 +256,19 @@ impl Region {
     }
 }
 
-/// The number that is the file's name, so that larger ones sort behind.
-fn name_as_number(path: &Path) -> (usize, String) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let digits = name.trim_start_matches('0');
-    (digits.len(), digits.to_string())
+impl Region {
+    /// Of a region that is closed: no sequence id of it is taken again, whatever becomes of the families that have it.
+    fn remember_last_seq(&self) -> Result<()> {
+        let last = SeqId::new(self.read_point().get());
+        if last <= self.open_seq_num {
+            return Ok(()); // nothing was written; the number may be that of the last flush
+        }
+        let (env, dir) = match &self.services.wal_root {
+            Some(wal) => (&wal.env, self.info.dir(&wal.path)),
+            None => (&self.services.env, self.dir.clone()),
+        };
+        EditsDir::raise_seq(env, &dir.join(RECOVERED_EDITS), self.open_seq_num, last)
+    }
 }
 
 /// Names of the files of a store that another server may have open, sorted; none if the store has no directory.
@@ -448,63 +303,104 @@ pub(crate) fn open_files(
     Ok(files)
 }
 
-#[allow(clippy::too_many_arguments)] // of one caller
-fn open_store(
-    services: &RegionServices,
-    root: &Path,
-    table: &TableDescriptor,
-    family: &FamilyDescriptor,
-    compaction: CompactionSettings,
-    info: &RegionInfo,
-    place: &OpeningDir,
-    loads: &CompletedLoads,
-    region_entries: &[DirEntry],
-) -> Result<Store> {
-    let (env, tracker) = (&services.env, table.store_file_tracker(family)?);
-    let family_name = family.name_str();
-    let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
-    if !region_entries.iter().any(|entry| entry.is_dir && entry.name == *family_name) {
-        env.fs.create_dir_all(&dir)?;
+/// What the stores of a region are opened with.
+struct StoreOpening<'a> {
+    services: &'a RegionServices,
+    root: &'a Path,
+    table: &'a TableDescriptor,
+    info: &'a RegionInfo,
+    loads: &'a CompletedLoads,
+}
+
+impl StoreOpening<'_> {
+    fn dir_of(&self, family: &FamilyDescriptor) -> PathBuf {
+        self.info.dir(self.root).join(&*family.name_str())
     }
-    if family.is_mob() {
-        env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
+
+    /// Makes the directory of a family. `known`: the highest sequence id of the region.
+    fn make_dir(&self, place: &OpeningDir, family: &FamilyDescriptor, known: SeqId) -> Result<()> {
+        let (env, table, dir) = (&self.services.env, self.table, self.dir_of(family));
+        if known <= SeqId::ZERO.next() {
+            return Ok(env.fs.create_dir_all(&dir)?); // the region was never opened
+        }
+        let (tracker, comparator) = (table.store_file_tracker(family)?, self.info.comparator());
+        let zstd_codec = &self.services.settings.zstd_codec;
+        NewFamily { env, table, family, tracker, comparator, zstd_codec }.make(place, &dir, known)
     }
-    let there = names_of_files(env.fs.list(&dir)?);
-    let (mut list, listed) = match tracker.writes_list() {
-        true => FileList::open(env, &dir).map(|(list, listed)| (Some(list), listed))?,
-        false => (None, None),
-    };
-    let listed: Option<Vec<String>> = listed.map(|files| files.into_iter().map(|file| file.name).collect());
-    let has_list = listed.is_some();
-    let mut names = if tracker.loads_list() { listed.clone().unwrap_or_default() } else { there.clone() };
-    let loaded = loads.names_of(&family_name).filter(|name| there.contains(name) && !names.contains(name));
-    let loaded: Vec<String> = loaded.cloned().collect();
-    let opener = StoreFileOpener { env, cache: &services.cache, family };
-    let mut files = open_files(opener, &dir, &names, root, info)?;
-    let replaced = compacted_inputs(&files)?;
-    // A load that was committed, and perhaps compacted since.
-    names = loaded.into_iter().filter(|name| !replaced.contains(name)).collect();
-    files.extend(open_files(opener, &dir, &names, root, info)?);
-    let prefetch = services.settings.prefetches_on_open(family);
-    files.iter().for_each(|file| file.prefetch_wanted.store(prefetch, Ordering::Release));
-    let compacted = compacted_inputs(&files)?;
-    let (done, mut files): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|file| compacted.contains(&file.name));
-    files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    if let Some(list) = &mut list {
-        bring_up_to_date(list, place, tracker, listed, &files)?;
+
+    fn open(&self, place: &mut OpeningDir, family: &FamilyDescriptor) -> Result<Store> {
+        let settings = &self.services.settings;
+        let compaction = settings.compaction.clone().for_store(self.table, family);
+        if let Err(class) = compaction.policy() {
+            tracing::warn!(
+                region = self.info.encoded_name(),
+                table = %self.info.table(),
+                family = %family.name_str(),
+                class,
+                "this way of compacting is not available; the exploring policy is used"
+            );
+        }
+        let store = self.open_files(place, family, compaction)?;
+        let fs = &*self.services.env.fs;
+        if let Some((policy, property)) = settings.storage_policy(fs, family) {
+            let dirs = [self.dir_of(family), place.set_apart(&family.name_str())?];
+            dirs.iter().for_each(|dir| set_storage_policy(fs, dir, policy, property));
+        }
+        Ok(store)
     }
-    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
-    let shown = |name: &String| files.iter().any(|file| file.name == *name);
-    // What no list names is nobody's. With the list alone it is left to the cleaner, but for what a compaction has replaced:
-    // it is known to be whole. A store that will have all of its directory is rid of it before.
-    let is_to_be_rid = tracker.is_migration() && has_list;
-    let gone = |name: &&String| !shown(name) && (compacted.contains(name) || is_to_be_rid);
-    let gone = there.iter().filter(|name| tracker.loads_list() && gone(name)).map(|name| dir.join(name));
-    let gone: Vec<PathBuf> = gone.chain(done.iter().map(|file| file.path.clone())).collect();
-    retire(env, gone.iter().map(PathBuf::as_path), &archive_dir)?;
-    done.iter().for_each(|file| file.retire_blocks());
-    Ok(new_store(services, root, table, info, family, compaction, files, tracker, list))
+
+    fn open_files(
+        &self,
+        place: &OpeningDir,
+        family: &FamilyDescriptor,
+        compaction: CompactionSettings,
+    ) -> Result<Store> {
+        let StoreOpening { services, root, table, info, loads } = *self;
+        let (env, tracker) = (&services.env, table.store_file_tracker(family)?);
+        let (family_name, dir) = (family.name_str(), self.dir_of(family));
+        if family.is_mob() {
+            env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
+        }
+        let there = names_of_files(env.fs.list(&dir)?);
+        let (mut list, listed) = match tracker.writes_list() {
+            true => FileList::open(env, &dir).map(|(list, listed)| (Some(list), listed))?,
+            false => (None, None),
+        };
+        let listed: Option<Vec<String>> =
+            listed.map(|files| files.into_iter().map(|file| file.name).collect());
+        let has_list = listed.is_some();
+        let mut names = if tracker.loads_list() { listed.clone().unwrap_or_default() } else { there.clone() };
+        let loaded =
+            loads.names_of(&family_name).filter(|name| there.contains(name) && !names.contains(name));
+        let loaded: Vec<String> = loaded.cloned().collect();
+        let opener = StoreFileOpener { env, cache: &services.cache, family };
+        let mut files = open_files(opener, &dir, &names, root, info)?;
+        let replaced = compacted_inputs(&files)?;
+        // A load that was committed, and perhaps compacted since.
+        names = loaded.into_iter().filter(|name| !replaced.contains(name)).collect();
+        files.extend(open_files(opener, &dir, &names, root, info)?);
+        let prefetch = services.settings.prefetches_on_open(family);
+        files.iter().for_each(|file| file.prefetch_wanted.store(prefetch, Ordering::Release));
+        let compacted = compacted_inputs(&files)?;
+        let (done, mut files): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|file| compacted.contains(&file.name));
+        files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
+        if let Some(list) = &mut list {
+            bring_up_to_date(list, place, tracker, listed, &files)?;
+        }
+        let archive_dir =
+            layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
+        let shown = |name: &String| files.iter().any(|file| file.name == *name);
+        // What no list names is nobody's. With the list alone it is left to the cleaner, but for what a compaction has replaced:
+        // it is known to be whole. A store that will have all of its directory is rid of it before.
+        let is_to_be_rid = tracker.is_migration() && has_list;
+        let gone = |name: &&String| !shown(name) && (compacted.contains(name) || is_to_be_rid);
+        let gone = there.iter().filter(|name| tracker.loads_list() && gone(name)).map(|name| dir.join(name));
+        let gone: Vec<PathBuf> = gone.chain(done.iter().map(|file| file.path.clone())).collect();
+        retire(env, gone.iter().map(PathBuf::as_path), &archive_dir)?;
+        done.iter().for_each(|file| file.retire_blocks());
+        Ok(new_store(services, root, table, info, family, compaction, files, tracker, list))
+    }
 }
 
 /// Writes the list where it does not name the store's files: something was brought in order, or a migration begins.

@@ -6,6 +6,7 @@
 //! <region>/<family>/<file>                  in its store                                    publish, take_back
 //! archive/../<family>/<file>                others took its place                           retire
 //! <region>/.tmp/<attempt>/<name>            made for a region that no server has open         StagingDir
+//! <region>/.tmp/<opening>/family-<random>   the directory of a family that is new here (`new_family.rs`)  publish_dir
 //! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
 //! <region>/.tmp/<opening>/list-<random>     the list of a store's files (`store/file_list.rs`), on its way there
 //! <region>/.tmp/<opening>/nonces-<random>   nonces of operations (`replayed_nonces.rs`), likewise          replace
@@ -34,7 +35,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{DirEntry, Env};
 use halcyon_schema::{MobFileName, RegionInfo, TableName};
 
-use crate::loads::{give_back, is_staged_load};
+use crate::loads::{give_back, is_staged_load, take_out_of_stores};
 
 /// HBase's name for it; HBase empties it as well when it opens a region.
 const TEMPORARY: &str = ".tmp";
@@ -164,6 +165,17 @@ impl OpeningDir {
             from.display()
         );
         publish(&self.env, from, to)
+    }
+
+    /// Moves a directory that was made in that of this opening to the free name `to`, durably. After an error in doubt it may be there.
+    pub fn publish_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        assert!(from.parent() == Some(&*self.dir), "{} is not of this opening", from.display());
+        let fs = &self.env.fs;
+        fs.rename(from, to).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs.resolve_rename(from, to, error),
+        })?;
+        to.parent().into_iter().chain([&*self.dir]).try_for_each(|dir| fs.sync_dir(dir))
     }
 
     /// Makes these bytes the file `to`, which is the region's and of no store, durably. After an error the file may have them or
@@ -327,6 +339,8 @@ fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result
     for entry in env.fs.list(&dir)? {
         if entry.is_dir {
             if is_staged_load(&entry.name) {
+                let region_dir = all.parent().unwrap_or(all);
+                take_out_of_stores(env, region_dir, &dir.join(&entry.name))?;
                 give_back(env, &dir.join(&entry.name), archive_dir)?;
             }
         } else if let Some((name, family)) = entry.name.split_once(OF_FAMILY) {

@@ -61,6 +61,10 @@ pub struct RegionSettings {
     /// Replay reports nonces of log entries that are not older than this. HBase: one and a half times
     /// `hbase.server.hashNonce.gracePeriod`, because the clocks of two servers may differ.
     pub nonce_age_max: Duration,
+    /// Whether a replay passes over what is damaged in files of edits (`hbase.hregion.edits.replay.skip.errors`).
+    pub replay_skips_errors: bool,
+    /// Bytes in memory at which a replay flushes in between. No setting of a site: tests use small ones.
+    pub replay_flush_bytes: u64,
     /// What compactions do with mob files; tables and families may say otherwise.
     pub mob: MobSettings,
     /// Most rows that one log entry of a batch carries.
@@ -91,6 +95,8 @@ impl Default for RegionSettings {
             region_storage_policy: NO_STORAGE_POLICY.to_string(),
             store_storage_policy: NO_STORAGE_POLICY.to_string(),
             nonce_age_max: Duration::from_secs(45 * 60),
+            replay_skips_errors: false,
+            replay_flush_bytes: 64 << 20,
             mob: MobSettings::default(),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,

@@ -11,6 +11,7 @@ use halcyon_env::sim::{CrashMode, Fault, Operation, SimDisk, SimFileSystem};
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
+use parking_lot::Mutex;
 
 const ROWS: [&str; 3] = ["a", "b", "c"];
 
@@ -235,4 +236,45 @@ fn every_death(families: &[FamilyDescriptor]) {
         }
         assert!(seen[0] > 0 && seen[1] > 0, "deaths before and after the commit: {seen:?}");
     }
+}
+/// A server that had lost the region took the files of a load out of the stores again, which the next opening had just shown: the
+/// load had failed there halfway, and the server stood still while it took it back.
+#[test]
+fn a_load_that_a_lost_server_takes_back_is_not_taken_from_the_next_one() {
+    let families = families();
+    let prepared = || {
+        let bench = prepare(Arc::new(SimFileSystem::hdfs(1)), &families);
+        bench.region.flush(None).unwrap();
+        // The loaded file of the second family cannot be opened in its store.
+        bench.fs.inject(Fault::new(Operation::Open, &format!("{}/g/", bench.info.encoded_name())));
+        bench
+    };
+    let bench = prepared();
+    let before = bench.fs.calls();
+    load_both(&bench).unwrap_err();
+    let calls = bench.fs.calls() - before;
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert_eq!(shown(&bench), ["old old"]);
+    let (mut all_count, mut none_count) = (0, 0);
+    for n in 1..=calls {
+        let bench = prepared();
+        let next = Arc::new(Mutex::new(None));
+        let (slot, mut other) = (next.clone(), bench.other_server());
+        bench.fs.pause_at(bench.fs.calls() + n, move || {
+            other.fs.clear_faults();
+            let opened = other.take_over();
+            *slot.lock() = Some(opened.map(|()| other));
+        });
+        let loaded = load_both(&bench);
+        let opened = next.lock().take().expect("it was paused");
+        let next = opened.unwrap_or_else(|error| panic!("call {n} of {calls}: {error}"));
+        let rows = shown(&next);
+        let is_all = rows == ["bulk bulk"; 3];
+        assert!(is_all || rows == ["old old"], "call {n} of {calls}: {rows:?}");
+        assert!(is_all || loaded.is_err(), "call {n} of {calls}: an answered load is gone");
+        *(if is_all { &mut all_count } else { &mut none_count }) += 1;
+        next.compact(true).unwrap_or_else(|error| panic!("call {n} of {calls}: {error}"));
+        assert_eq!(shown(&next), rows, "call {n} of {calls}");
+    }
+    assert!(all_count > 0 && none_count > 0, "{all_count} and {none_count}");
 }

@@ -47,8 +47,6 @@ struct Payload {
     reopen_regions: bool,
     #[prost(string, repeated, tag = "4")]
     deleted_families: Vec<String>,
-    #[prost(bool, tag = "5")]
-    families_added: bool,
     #[prost(int32, tag = "6")]
     old_replication: i32,
     /// Whether the table asks for another group of servers.
@@ -124,7 +122,6 @@ impl Procedure for ModifyTable {
             sequence: entry.descriptor_sequence + 1,
             reopen_regions: self.reopen_regions,
             deleted_families: deleted.map(|family| family.name_str().into_owned()).collect(),
-            families_added: new.families().iter().any(|family| missing(old, family.name())),
             old_replication: old.region_replication(),
             group_changed,
         };
@@ -210,9 +207,8 @@ impl ModifyTable {
         }
         let mut entry = core.locked_table(&self.table)?;
         let live = entry.live_regions();
-        if self.plan.families_added {
-            regions::create_files(core, &entry.descriptor, &live)?;
-        }
+        // The directory of a new family is made by the opening of its region, which leaves in it up to which sequence id it has nothing:
+        // edits of a family of the same name that was deleted are still in WALs.
         let reopens = self.plan.reopen_regions && entry.state == TableState::Enabled;
         if reopens {
             regions::close_only(core, &live, false)?;

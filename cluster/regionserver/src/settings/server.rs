@@ -621,6 +621,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
             Online, "hbase.hlog.split.skip.errors", "true, false", Flag, wal_split_skips_errors,
                 "Whether a damaged WAL of a server that is gone is split all the same. Edits that cannot be read are lost; the server's log says which. The file is moved to `corrupt`. Default: its regions stay closed.";
+            Restart, "hbase.hregion.edits.replay.skip.errors", "true, false", Flag, region.replay_skips_errors,
+                "Whether a region opens although recovered edits of it are damaged. What can be read is replayed, and the file is renamed. Default: it does not open.";
         ),
     },
     Section {

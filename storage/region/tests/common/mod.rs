@@ -40,6 +40,12 @@ const OTHER_SERVER: u32 = 1000;
 
 thread_local! {
     static ENCRYPTED: ThreadCell<bool> = const { ThreadCell::new(false) };
+    static REPLAY_FLUSH_BYTES: ThreadCell<u64> = const { ThreadCell::new(64 << 20) };
+}
+
+/// Openings on this thread flush when a replay has so many bytes in memory.
+pub fn set_replay_flush_bytes(bytes: u64) {
+    REPLAY_FLUSH_BYTES.set(bytes);
 }
 
 /// Runs a test with logs that are encrypted, on this thread.
@@ -92,6 +98,7 @@ pub fn settings() -> RegionSettings {
         in_memory_flush_share: 0.0,
         compaction,
         data_tiering: true,
+        replay_flush_bytes: REPLAY_FLUSH_BYTES.get(),
         ..RegionSettings::default()
     }
 }
