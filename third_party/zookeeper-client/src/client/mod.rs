@@ -16,7 +16,7 @@ use thiserror::Error;
 use tracing::instrument;
 
 pub use self::watcher::{OneshotWatcher, PersistentWatcher, StateWatcher};
-use super::session::{Depot, MarshalledRequest, Request, Session, SessionOperation, WatchReceiver};
+use super::session::{Depot, MarshalledRequest, NegotiatedTimeout, Request, Session, SessionOperation, WatchReceiver};
 use crate::acl::{Acl, Acls, AuthUser};
 use crate::chroot::{Chroot, ChrootPath, OwnedChroot};
 use crate::endpoint::{self, IterableEndpoints};
@@ -222,7 +222,7 @@ pub struct Client {
     chroot: OwnedChroot,
     version: Version,
     session: SessionInfo,
-    session_timeout: Duration,
+    session_timeout: NegotiatedTimeout,
     requester: Arc<mpsc::UnboundedSender<Request>>,
     state_watcher: StateWatcher,
 }
@@ -244,7 +244,7 @@ impl Client {
         chroot: OwnedChroot,
         version: Version,
         session: SessionInfo,
-        timeout: Duration,
+        timeout: NegotiatedTimeout,
         requester: Arc<mpsc::UnboundedSender<Request>>,
         state_watcher: StateWatcher,
     ) -> Client {
@@ -279,9 +279,12 @@ impl Client {
         self.session
     }
 
-    /// Negotiated session timeout.
+    /// Session timeout that the last connection negotiated.
+    ///
+    /// Each connection negotiates it anew, so it changes if servers have different limits. It has
+    /// changed already when a [StateWatcher] tells that there is a connection again.
     pub fn session_timeout(&self) -> Duration {
-        self.session_timeout
+        self.session_timeout.get()
     }
 
     /// Latest session state.
@@ -1766,7 +1769,7 @@ impl Connector {
         let mut depot = Depot::new();
         let conn = session.start(&mut endpoints, &mut buf, &mut depot).await?;
         let session_info = session.session.clone();
-        let session_timeout = session.session_timeout;
+        let session_timeout = session.negotiated_timeout.clone();
         let mut state_watcher = StateWatcher::new(session.subscribe_state());
         // Consume all state changes so far.
         state_watcher.state();

@@ -24,6 +24,9 @@ pub struct Depot {
     writing_slices: Vec<IoSlice<'static>>,
     writing_operations: VecDeque<Operation>,
     written_operations: HashMap<i32, SessionOperation>,
+    // Auth and set-watches requests have predefined xids, and several of them may be on the wire.
+    // They are replied in their order.
+    written_predefined: VecDeque<SessionOperation>,
 
     sasl: bool,
     pending_operations: VecDeque<SessionOperation>,
@@ -42,6 +45,7 @@ impl Depot {
             writing_slices: Vec::with_capacity(writing_capacity),
             writing_operations: VecDeque::with_capacity(writing_capacity),
             written_operations: HashMap::with_capacity(128),
+            written_predefined: VecDeque::with_capacity(5),
             pending_operations: VecDeque::with_capacity(32),
             watching_paths: HashMap::with_capacity(32),
             unwatching_paths: HashMap::with_capacity(32),
@@ -56,6 +60,7 @@ impl Depot {
         self.writing_slices.clear();
         self.writing_operations.clear();
         self.written_operations.clear();
+        self.written_predefined.clear();
         self.pending_operations.clear();
         self.watching_paths.clear();
         self.unwatching_paths.clear();
@@ -63,7 +68,8 @@ impl Depot {
 
     /// Error out ongoing operations except authes.
     pub fn error(&mut self, err: &Error) {
-        self.written_operations.drain().for_each(|(_, operation)| {
+        let predefined = self.written_predefined.drain(..);
+        self.written_operations.drain().map(|(_, operation)| operation).chain(predefined).for_each(|operation| {
             if operation.request.get_code() == OpCode::Auth {
                 self.pending_authes.push(operation);
                 return;
@@ -96,11 +102,20 @@ impl Depot {
 
     /// Check whether there is any ongoing operations.
     pub fn is_empty(&self) -> bool {
-        self.writing_operations.is_empty() && self.written_operations.is_empty() && self.pending_operations.is_empty()
+        self.writing_operations.is_empty()
+            && self.written_operations.is_empty()
+            && self.written_predefined.is_empty()
+            && self.pending_operations.is_empty()
     }
 
     pub fn pop_request(&mut self, xid: i32) -> Result<SessionOperation, Error> {
-        match self.written_operations.remove(&xid) {
+        let operation = if xid < 0 {
+            let position = self.written_predefined.iter().position(|operation| operation.request.get_xid() == xid);
+            position.and_then(|position| self.written_predefined.remove(position))
+        } else {
+            self.written_operations.remove(&xid)
+        };
+        match operation {
             None => Err(Error::UnexpectedError(format!("recv response with xid {xid} but no pending request"))),
             Some(operation) => Ok(operation),
         }
@@ -258,7 +273,11 @@ impl Depot {
                 })
                 .for_each(|operation| {
                     let xid = operation.request.get_xid();
-                    self.written_operations.insert(xid, operation);
+                    if xid < 0 {
+                        self.written_predefined.push_back(operation);
+                    } else {
+                        self.written_operations.insert(xid, operation);
+                    }
                 });
         }
         if written_bytes != 0 {

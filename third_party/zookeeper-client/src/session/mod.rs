@@ -7,11 +7,13 @@ mod watch;
 mod xid;
 
 use std::pin::pin;
-use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_io::Timer;
 use asyncs::{select, sync};
+use bytes::Buf;
 use futures::channel::mpsc;
 use futures::{AsyncWriteExt, StreamExt};
 use ignore_result::Ignore;
@@ -45,6 +47,34 @@ use crate::tls::TlsOptions;
 
 pub const PASSWORD_LEN: usize = 16;
 pub const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// A longer packet is taken for garbage. `jute.maxbuffer` of servers is 1 MiB by default.
+const PACKET_MAX_LEN: usize = 64 * 1024 * 1024;
+
+/// The session timeout that the last connection negotiated.
+#[derive(Clone, Debug, Default)]
+pub struct NegotiatedTimeout(Arc<AtomicU64>);
+
+impl NegotiatedTimeout {
+    pub fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn set(&self, timeout: Duration) {
+        self.0.store(timeout.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+/// Fails for a packet that no server sends, before there is memory for it.
+fn check_packet_len(mut recved: &[u8]) -> Result<(), Error> {
+    if recved.len() < 4 {
+        return Ok(());
+    }
+    match usize::try_from(recved.get_i32()) {
+        Ok(len) if len <= PACKET_MAX_LEN => Ok(()),
+        _ => Err(Error::UnexpectedError(format!("packet is longer than {PACKET_MAX_LEN} bytes"))),
+    }
+}
 
 #[derive(Default)]
 pub struct Builder {
@@ -145,6 +175,7 @@ impl Builder {
 
             session,
             session_timeout: self.session_timeout,
+            negotiated_timeout: NegotiatedTimeout::default(),
             session_state: SessionState::Disconnected,
 
             authes: self.authes,
@@ -176,6 +207,7 @@ pub struct Session {
     pub session: SessionInfo,
     session_state: SessionState,
     pub session_timeout: Duration,
+    pub negotiated_timeout: NegotiatedTimeout,
 
     #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
     sasl_options: Option<SaslOptions>,
@@ -462,13 +494,17 @@ impl Session {
         self.session.password.clear();
         self.session.password.extend_from_slice(response.password);
         self.session.readonly = response.readonly;
-        self.reset_timeout(Duration::from_millis(response.session_timeout as u64));
+        let session_timeout = Duration::from_millis(response.session_timeout as u64);
+        self.reset_timeout(session_timeout);
+        // Before the state changes, so whoever is told of the connection finds its timeout.
+        self.negotiated_timeout.set(session_timeout);
         self.complete_connect();
         Ok(())
     }
 
     fn handle_recv_buf(&mut self, recved: &mut Vec<u8>, depot: &mut Depot) -> Result<(), Error> {
         let mut reading = recved.as_slice();
+        check_packet_len(reading)?;
         if self.session_state == SessionState::Disconnected {
             if let Some(body) = record::try_deserialize::<&[u8]>(&mut reading)? {
                 self.handle_connect_response(body)?;
@@ -479,6 +515,7 @@ impl Session {
         while let Some(mut body) = record::try_deserialize::<&[u8]>(&mut reading)? {
             let header: ReplyHeader = record::unmarshal(&mut body)?;
             self.handle_reply(header, body, depot)?;
+            check_packet_len(reading)?;
         }
         let consumed_bytes = recved.len() - reading.len();
         recved.drain(..consumed_bytes);
