@@ -3,7 +3,7 @@ use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use log::{debug, warn};
@@ -68,17 +68,41 @@ impl Called {
     }
 }
 
-/// A call that waits for its answer. Whoever stops waiting resets the connection.
+/// A call that waits for its answer. Whoever stops waiting resets the connection, so that a change
+/// is not made later. What may be made again, or changes nothing, is no reason to end the other
+/// calls of the connection, unless the NameNode is late.
 struct Waiting {
     connection: Arc<RpcConnection>,
+    called: Called,
+    patience: Patience,
     is_answered: bool,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_answered && (self.called == Called::Write || self.patience.is_over()) {
             self.connection.reset();
         }
+    }
+}
+
+/// Tells a call that was given up because its NameNode is late from one whose caller had waited for
+/// something else before.
+struct Patience {
+    began: Instant,
+    late_after: Duration,
+}
+
+impl Patience {
+    fn begin(config: &Configuration) -> Self {
+        Self {
+            began: Instant::now(),
+            late_after: config.rpc_timeout().unwrap_or_default() / 2,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= self.late_after
     }
 }
 
@@ -168,10 +192,13 @@ impl ProxyConnection {
         message: &[u8],
         id: &CallId,
         retry_count: i32,
+        called: Called,
     ) -> std::result::Result<Bytes, ProxyCallError> {
         let connection = self.connection().await?;
         let mut waiting = Waiting {
             connection: Arc::clone(&connection),
+            called,
+            patience: Patience::begin(&self.config),
             is_answered: false,
         };
         let call = async {
@@ -211,14 +238,14 @@ impl ProxyConnection {
         called: Called,
     ) -> std::result::Result<Bytes, ProxyCallError> {
         let result = self
-            .call_once(method_name, message, id, retry_count)
+            .call_once(method_name, message, id, retry_count, called)
             .await;
         match result {
             // An ambiguous response can be retried for reads, but retrying a write could
             // replay a mutation that the NameNode already committed.
             Err(ProxyCallError::AfterRequest(HdfsError::IOError(ref e))) if called.is_read() => {
                 warn!("IO error on RPC call, retrying: {:?}", e);
-                self.call_once(method_name, message, id, retry_count + 1)
+                self.call_once(method_name, message, id, retry_count + 1, called)
                     .await
             }
             result => result,
@@ -559,6 +586,7 @@ impl NameServiceProxy {
                 let mut asking = Asking {
                     proxy: self,
                     index: proxy_index,
+                    patience: Patience::begin(&self.proxy_connections[proxy_index].config),
                     is_answered: false,
                 };
                 let result = self.proxy_connections[proxy_index]
@@ -681,17 +709,18 @@ impl NameServiceProxy {
     }
 }
 
-/// A call that is made at the NameNode with this index. Whoever gives it up makes the next call at
-/// the next NameNode: this one may be silent for ever.
+/// A call that is made at the NameNode with this index. Whoever gives it up after a while makes the
+/// next call at the next NameNode: this one may be silent for ever.
 struct Asking<'a> {
     proxy: &'a NameServiceProxy,
     index: usize,
+    patience: Patience,
     is_answered: bool,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_answered && self.patience.is_over() {
             self.proxy.leave(self.index);
         }
     }
