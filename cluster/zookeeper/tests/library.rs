@@ -145,7 +145,8 @@ async fn persistent_watches_are_set_again() {
     assert!(requests >= 2 && set.iter().all(|(kind, _)| *kind == 4), "{requests}");
     let mut set: Vec<String> = set.into_iter().map(|(_, path)| path).collect();
     let mut paths = paths;
-    (set.sort(), paths.sort());
+    set.sort();
+    paths.sort();
     assert_eq!(set, paths);
     // The answers to all of them were taken, so the connection is as good as before.
     assert!(timeout(SOON, client.check_stat("/a")).await.expect("it answers").unwrap().is_none());
