@@ -9,6 +9,7 @@
 mod args;
 mod cleaner_settings;
 mod cluster;
+mod cluster_settings;
 mod console;
 mod crypto_settings;
 mod group_script;
@@ -29,6 +30,7 @@ mod prof;
 mod progress;
 mod references;
 mod regionserver;
+mod role_start;
 mod root;
 mod safe_start;
 mod settings;

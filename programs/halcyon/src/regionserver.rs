@@ -31,6 +31,7 @@ use crate::jvm;
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::progress;
+use crate::role_start::{self, Role};
 use crate::root::{self, Root};
 use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
@@ -58,17 +59,16 @@ pub fn run(args: RegionServerArgs) -> Result<ExitCode, Failure> {
     let started_ns = env.clock.monotonic_ns();
     let properties = traces::with_environment(site::read(&env, &args.config)?);
     let flags = args.as_standalone();
-    let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
+    let (settings, unused) = StandaloneSettings::new(&properties, &flags)?;
     if flags.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
     let env = settings.with_keys(env);
-    let mut findings = safe_start::of_member_properties(&properties);
-    if settings.regionserver.coprocessors.has_host() {
-        safe_start::retain_unhosted(&mut findings);
-    }
-    standalone::judge(findings, &flags.server.accept_without)?;
+    // The keeper has named them already.
+    let unused = if args.keeper.kept_by.is_none() { unused } else { Vec::new() };
+    let accepted = &flags.server.accept_without;
+    role_start::check_properties(Role::RegionServer, &properties, &settings, unused, accepted)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
     }
@@ -117,6 +117,7 @@ async fn serve(
     let told = join(&link, &name, &env, &mut signals).await?;
     let (of_site, settings) =
         (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
+    role_start::check_wals_of_master(&told, &settings)?;
     let root = root::open(env.clone(), &settings, &flags, properties)?;
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
     warn_of_lack(&root, &settings.regionserver)?;
@@ -155,7 +156,6 @@ async fn serve(
     let _quotas = RemoteQuotas::start(&started.region_server, quota_link, Handle::current(), registry)
         .map_err(|error| error.to_string())?;
     started.region_server.on_configuration_update(standalone::read_again(env.clone(), flags, of_site));
-    let ports = started.serve(bound, &env, &settings, &shown, zookeeper.view())?;
     let page_port = info.as_ref().map_or(Ok(0), |info| info.local_addr().map(|address| address.port()));
     let page_port = page_port.map_err(|error| format!("the region server's page has no address: {error}"))?;
     started.region_server.set_info_port(page_port);
@@ -164,6 +164,8 @@ async fn serve(
     kept.has_znode(znode);
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
+    // Last, so that no call is answered without a lease. The kernel keeps the connections of those who saw the znode until here.
+    let ports = started.serve(bound, &env, &settings, &shown, zookeeper.view())?;
     let (live, last_count) = (zookeeper.view().region_servers.clone(), AtomicUsize::new(0));
     started.region_server.limit_recovery(move || {
         // While ZooKeeper does not answer, there are as many as before.

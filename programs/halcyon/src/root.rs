@@ -41,6 +41,12 @@ pub struct Root {
 }
 
 impl Root {
+    /// A directory that is open already.
+    #[cfg(test)]
+    pub fn at(env: Env, path: PathBuf) -> Root {
+        Root { env, path, is_remote: false, take_over: false }
+    }
+
     /// Fails if another server may be using the directory, or that of the WALs. `local` is this server's own directory,
     /// which it has locked.
     pub fn claim(&self, wals: Option<&OwnWals>, local: &Path) -> Result<(), String> {

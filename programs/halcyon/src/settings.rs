@@ -16,6 +16,7 @@ use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
+use crate::cluster_settings::CLUSTER;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
 use crate::master_settings::{
@@ -44,6 +45,12 @@ pub struct StandaloneSettings {
     pub root: Option<String>,
     /// Address of the root directory of WALs (`hbase.wal.dir`); `None`: WALs are in the root directory.
     pub wal_root: Option<String>,
+    /// Whether that may be on a local disk although the server is one of a cluster (`halcyon.wal.dir.local`).
+    pub wal_root_is_shared: bool,
+    /// Clocks of region servers that differ more from the master's are refused (`hbase.master.maxclockskew`).
+    pub clock_skew_max: Duration,
+    /// Clocks of region servers that differ more are logged (`hbase.master.warningclockskew`).
+    pub clock_skew_warned: Duration,
     /// Address of every port (`hbase.master.ipc.address`, `hbase.regionserver.ipc.address`). Loopback: no authentication.
     pub bind: IpAddr,
     /// What clients connect to (`hbase.master.hostname`, `hbase.regionserver.hostname`); empty: the bound address, or
@@ -104,6 +111,9 @@ impl Default for StandaloneSettings {
             data: PathBuf::from("halcyon-data"),
             root: None,
             wal_root: None,
+            wal_root_is_shared: false,
+            clock_skew_max: Duration::from_secs(30),
+            clock_skew_warned: Duration::from_secs(1),
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             hostname: String::new(),
             zookeeper_port: 2181,
@@ -436,6 +446,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         ),
     },
     keeper::SECTION,
+    CLUSTER,
     KEY_STORE,
     ENCRYPTION,
     NORMALIZER,

@@ -55,8 +55,8 @@ use crate::jvm;
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::regionserver::{MASTER_OF_HALCYON, cluster_stopped, zookeeper_settings};
+use crate::role_start::{self, Role};
 use crate::root::{self, Root};
-use crate::safe_start;
 use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
@@ -89,31 +89,32 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
     let started_ns = env.clock.monotonic_ns();
     let properties = traces::with_environment(site::read(&env, &args.config)?);
     let flags = args.as_standalone();
-    let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
+    let (settings, unused) = StandaloneSettings::new(&properties, &flags)?;
     if flags.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
     let env = settings.with_keys(env);
-    let mut findings = safe_start::of_member_properties(&properties);
-    if settings.regionserver.coprocessors.has_host() {
-        safe_start::retain_unhosted(&mut findings);
-    }
-    standalone::judge(findings, &flags.server.accept_without)?;
+    // The keeper has named them already.
+    let unused = if args.keeper.kept_by.is_none() { unused } else { Vec::new() };
+    let accepted = &flags.server.accept_without;
+    role_start::check_properties(Role::Master, &properties, &settings, unused, accepted)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
     }
     standalone::check_open_files();
+    let root = root::open(env.clone(), &settings, &flags, &properties)?;
+    role_start::check_directory(&root, &settings, accepted)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let ended = runtime.block_on(serve(env, settings, flags, &properties, kept, started_ns));
+    let ended = runtime.block_on(serve((env, root), settings, flags, &properties, kept, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
     ended?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(
-    env: Env,
+    (env, root): (Env, Root),
     settings: StandaloneSettings,
     flags: StandaloneArgs,
     properties: &[Property],
@@ -131,14 +132,7 @@ async fn serve(
     let info_port = info.as_ref().and_then(|info| info.local_addr().ok()).map_or(0, |it| it.port());
     let host = standalone::host_name(&env, &settings);
     let name = ServerName::new(host, bound.local_addr().port(), env.clock.now_ms());
-    let root = root::open(env.clone(), &settings, &flags, properties)?;
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
-    let cluster_id = halcyon_master::prepare_root_dir(&root.env, &root.path);
-    let cluster_id = cluster_id.map_err(|error| error.to_string())?.to_string();
-    if settings.hbck1_lock {
-        halcyon_master::keep_hbck1_out(&root.env, &root.path).map_err(|error| error.to_string())?;
-    }
-
     let lookup = |name: &str| site::find(properties, name).map(str::to_string);
     let quorum = zookeeper_settings(properties)?;
     let paths = quorum.paths().clone();
@@ -149,11 +143,30 @@ async fn serve(
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
     kept.has_session(zookeeper.session_key());
+    let view = zookeeper.view().clone();
+    let mut masters = Predecessor::new(view.master.clone());
+    let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
+    kept.has_znode(paths.backup_master(&name));
+    let candidate = candidate.watching(|master| Box::pin(async move { process_ended(&master).await }));
+    // A standby changes nothing in the root directory: its settings may name another one than those of the active master. Where there
+    // is no cluster yet, the port is served when one begins.
+    let cluster_id = tokio::select! {
+        id = existing_cluster(&root) => id?,
+        elected = candidate.elected() => {
+            elected.map_err(|error| error.to_string())?;
+            prepare_root(&root, &settings, &view).await?
+        }
+        signal = signals.next() => {
+            zookeeper.close().await;
+            tracing::info!(signal, "stopped before there was a cluster");
+            return Ok(());
+        }
+        () = masters.follow() => unreachable!("it is followed for ever"),
+    };
     let late = LateServices::default();
     let event_loops = EventLoops::start(std::thread::available_parallelism().map_or(1, usize::from));
     let event_loops = event_loops.map_err(|error| format!("cannot start threads: {error}"))?;
     let queues = Queues::new(settings.rpc.queues);
-    let view = zookeeper.view().clone();
     let registry = Arc::new(MemberRegistry::new(cluster_id.clone(), view.clone()));
     let mut services = late.services();
     services.insert(
@@ -175,16 +188,11 @@ async fn serve(
         RouteSwitch::new(host_check::guarded(standby_routes(standby.clone()), own_names.clone()));
     let info = info.map(|info| info.serve(routes)).transpose();
     let info = info.map_err(|error| format!("cannot show the master's page: {error}"))?;
-    let before = view.master.clone();
-    let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
-    kept.has_znode(paths.backup_master(&name));
-    let candidate = candidate.watching(|master| Box::pin(async move { process_ended(&master).await }));
     let mut text = format!("halcyon {} master\nmaster {name}\n", env!("CARGO_PKG_VERSION"));
     if let Some(info) = &info {
         text += &format!("master-info http://{}/\n", standalone::reach(info.local_addr()));
     }
     say(&format!("{text}stands for election"));
-    let mut masters = Predecessor::new(before);
     let leadership = tokio::select! {
         elected = candidate.elected() => elected.map_err(|error| error.to_string())?,
         signal = signals.next() => {
@@ -199,6 +207,12 @@ async fn serve(
         }
         () = masters.follow() => unreachable!("it is followed for ever"),
     };
+    let prepared = prepare_root(&root, &settings, &view).await?;
+    if prepared != cluster_id {
+        return Err(format!(
+            "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
+        ));
+    }
     late.elected(leadership.lease());
     kept.has_znode(paths.master());
     standby.elected(leadership.epoch());
@@ -262,6 +276,47 @@ async fn serve(
             Err(failure)
         }
     }
+}
+
+/// The id of the cluster that the root directory is of; waits until there is one.
+async fn existing_cluster(root: &Root) -> Result<String, String> {
+    loop {
+        let (env, path) = (root.env.clone(), root.path.clone());
+        let id = tokio::task::spawn_blocking(move || role_start::cluster_id(&env, &path)).await;
+        if let Some(id) =
+            id.map_err(|_| "the look at the root directory failed by an assertion".to_string())??
+        {
+            return Ok(id);
+        }
+        tokio::time::sleep(CHORE_PERIOD).await;
+    }
+}
+
+/// Makes the root directory of a new cluster, or checks that it can be worked in; its id. Only for the active master.
+async fn prepare_root(
+    root: &Root,
+    settings: &StandaloneSettings,
+    view: &ClusterView,
+) -> Result<String, String> {
+    let servers = view.region_servers.clone().wait(LIST_WAIT).await.unwrap_or_default();
+    let (env, path, hbck1_lock) = (root.env.clone(), root.path.clone(), settings.hbck1_lock);
+    let address = settings.root_address();
+    let prepared = tokio::task::spawn_blocking(move || {
+        // A server that is a member has found the cluster's id in its root directory.
+        if let Some(server) = servers.first()
+            && role_start::cluster_id(&env, &path)?.is_none()
+        {
+            return Err(format!(
+                "hbase.rootdir: there is no cluster in {address}, and {server} is a server of one; is it the same everywhere?"
+            ));
+        }
+        let id = halcyon_master::prepare_root_dir(&env, &path).map_err(|error| error.to_string())?;
+        if hbck1_lock {
+            halcyon_master::keep_hbck1_out(&env, &path).map_err(|error| error.to_string())?;
+        }
+        Ok(id.to_string())
+    });
+    prepared.await.map_err(|_| "the start failed by an assertion".to_string())?
 }
 
 impl StandaloneSettings {
@@ -406,6 +461,8 @@ impl Active {
         let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
         settings.epoch = Some(self.leadership.epoch());
         settings.permit = self.permit();
+        settings.clock_skew_max = self.settings.clock_skew_max;
+        settings.clock_skew_warned = self.settings.clock_skew_warned;
         settings.answers = vec![
             ("hbase.rootdir".to_string(), self.settings.root_address()),
             (MASTER_OF_HALCYON.to_string(), "true".to_string()),
@@ -458,9 +515,11 @@ impl Active {
         let listed = listed.await.map_err(|_| "the start failed by an assertion".to_string())?;
         let online = servers.online();
         for entry in listed.map_err(|error| format!("cannot list the WALs: {error}"))? {
-            let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
-            match ServerName::parse(server) {
-                Ok(server) if server == self.name || online.contains(&server) => {}
+            let taken = entry.name.strip_suffix("-splitting");
+            match ServerName::parse(taken.unwrap_or(&entry.name)) {
+                Ok(server) if server == self.name => {}
+                // One whose WALs were taken is dead for ever, although it may have a znode still.
+                Ok(server) if taken.is_none() && online.contains(&server) => {}
                 Ok(server) if entry.is_dir => {
                     servers.add_recovering(&server);
                     if let Some(news) = news {
