@@ -14,6 +14,10 @@ use halcyon_rpc::{
 struct Echo;
 
 impl Service for Echo {
+    fn takes_cells(&self, _method: &str) -> bool {
+        true
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let answer = match call.method.as_str() {
             "Echo" => {

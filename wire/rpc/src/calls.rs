@@ -1,8 +1,10 @@
 //! The calls of a connection whose header was taken.
 //!
-//! This file has a connection's turn. `requests.rs` makes calls of frames, `answers.rs` gives answers to the socket.
+//! This file has a connection's turn. `requests.rs` makes calls of frames, `cells.rs` unpacks their cells, `answers.rs`
+//! gives answers to the socket.
 
 mod answers;
+mod cells;
 mod requests;
 
 use std::future::Future;
@@ -19,7 +21,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::connection::{ConnectionTask, poll_flush};
 use crate::event_loops::LoopHandle;
 use crate::noted::{GivenCall, detached};
-use crate::queues::OwnWaiting;
+use crate::queues::{Charge, OwnWaiting};
 use crate::shared::{Agreed, Arriving, Shared};
 use crate::trace::CallSpan;
 use crate::{CallClass, Reply, ReplyFuture, RpcError, Tags};
@@ -29,6 +31,8 @@ const TURN_BYTES_MAX: usize = 256 << 10;
 /// As long may the calls of a turn take until then. Longer than what arrives together from a client that waits
 /// for answers, so that the log is driven once for all of it.
 const TURN_NS_MAX: u64 = 5_000_000;
+/// Length of the length before each frame.
+const LENGTH_BYTES: usize = 4;
 /// Calls between two looks at the clock.
 const TURN_CHECK_CALLS: u32 = 8;
 
@@ -49,8 +53,8 @@ pub(crate) struct Calls {
     eof: bool,
     /// A frame could not be read: the rest of the stream has no meaning.
     broken: bool,
-    /// Class and bytes charged for a large frame of which only a part is here.
-    charged: Option<(CallClass, usize)>,
+    /// The frame of which only a part is here, and the room that is kept for it.
+    charged: Option<Charged>,
     /// When bytes were received last.
     received_ns: u64,
     /// Whole frames may be left of what was received in an earlier turn.
@@ -64,6 +68,26 @@ pub(crate) struct Calls {
     answered: Vec<Answered>,
     /// Answered calls of this turn, and earlier ones whose answers the socket did not take yet.
     given: Vec<GivenCall>,
+}
+
+/// Room for a frame of which only a part is here.
+enum Charged {
+    /// Too little is here to tell its length, or of a large one its class.
+    Begun { _charge: Charge },
+    /// A frame of this length in the part of small frames.
+    Small { len: usize, _charge: Charge },
+    /// A frame of this length in the part of its class.
+    Large { len: usize, _charge: Charge },
+}
+
+impl Charged {
+    /// Whether it is room for all of a frame of this length.
+    fn is_for(&self, frame_len: usize) -> bool {
+        match self {
+            Charged::Begun { .. } => false,
+            Charged::Small { len, .. } | Charged::Large { len, .. } => *len == frame_len,
+        }
+    }
 }
 
 /// Calls of one class that arrived together.
@@ -110,6 +134,9 @@ struct Asked {
     head: Bytes,
     /// Of a traced call.
     span: Option<Box<CallSpan>>,
+    /// Room for its cells, and for its decoded message, if they are large.
+    cells: Option<Charge>,
+    message: Option<Charge>,
 }
 
 impl Future for Waiting {
@@ -122,8 +149,11 @@ impl Future for Waiting {
             Ok(Poll::Ready(answer)) => answer,
             Err(panic) => Err(panicked(&*panic)),
         };
-        let (head, span) = (std::mem::take(&mut self.asked.head), self.asked.span.take());
-        let asked = Asked { head, span, ..self.asked };
+        let asked = &mut self.asked;
+        let (head, span) = (std::mem::take(&mut asked.head), asked.span.take());
+        let (cells, message) = (asked.cells.take(), asked.message.take());
+        let Asked { call_id, class, received_ns, aside_ns, .. } = *asked;
+        let asked = Asked { call_id, class, received_ns, aside_ns, head, span, cells, message };
         Poll::Ready(Finished { asked, frame_bytes: self.frame_bytes, answer })
     }
 }
@@ -214,6 +244,9 @@ impl Calls {
             }
             if self.task.control.detaching.swap(false, Ordering::Relaxed) {
                 self.task.output.detach();
+                if !self.has_large_room() {
+                    self.task.input.fit();
+                }
             }
             let mut moved = self.collect_finished(cx);
             moved |= self.handle_frames();
@@ -298,8 +331,11 @@ impl Calls {
 
     /// Handles the whole frames of the input. False if there was none.
     fn handle_frames(&mut self) -> bool {
-        if self.task.input.bytes().len() < 4 {
+        if self.task.input.bytes().len() < LENGTH_BYTES {
             self.left_over = false;
+            if !self.task.input.bytes().is_empty() && self.charged.is_none() {
+                self.charge_beginning();
+            }
             return false;
         }
         let (mut calls, mut began_ns) = (0, self.received_ns);
@@ -362,16 +398,25 @@ impl Calls {
         self.fresh = fresh;
     }
 
+    /// Whether room for the whole rest of the frame was made, as large as it says it is.
+    fn has_large_room(&self) -> bool {
+        matches!(self.charged, Some(Charged::Large { .. }))
+    }
+
     /// Reads once. `Ok` with `eof` set if the client sends no more.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let has_room = self.has_large_room();
         let task = &mut self.task;
-        let (frame_bytes_max, has_room) = (task.shared.settings.frame_bytes_max, self.charged.is_some());
+        let frame_bytes_max = task.shared.settings.frame_bytes_max;
         let read = task.input.poll_read(&mut task.stream, frame_bytes_max, has_room, cx);
         read.map_ok(|len| {
             self.eof = len == 0;
             self.received_ns = self.task.shared.clock.monotonic_ns();
             self.tally.received_bytes += len as u64;
             self.turn_bytes += len;
+            if self.charged.is_some() {
+                self.task.control.arriving_since_ns.store(self.received_ns, Ordering::Relaxed);
+            }
         })
     }
 }

@@ -91,13 +91,61 @@ fn encode_message(cell: CellRef<'_>, out: &mut BytesMut) {
 ///
 /// `Corrupt` if the bytes are not whole cells of this codec.
 pub fn decode_cells(codec: Codec, block: Bytes) -> Result<Vec<Cell>> {
+    decode_counted(codec, block, 0)
+}
+
+/// As [`decode_cells`], with room for `count` cells from the beginning.
+pub(crate) fn decode_counted(codec: Codec, block: Bytes, count: usize) -> Result<Vec<Cell>> {
     let mut rest = Reader { bytes: block, at: 0 };
-    let mut cells = Vec::new();
+    let mut cells = Vec::with_capacity(count);
     while rest.at < rest.bytes.len() {
         let cell = decode_cell(codec, &mut rest).map_err(|error| error.context(codec.class()))?;
         cells.push(cell);
     }
     Ok(cells)
+}
+
+/// How many cells a block has, by their lengths alone. `Corrupt` if these do not fit into it.
+pub(crate) fn count_cells(codec: Codec, block: &[u8]) -> Result<usize> {
+    let (mut rest, mut count) = (block, 0);
+    while !rest.is_empty() {
+        let skipped = match codec {
+            Codec::KeyValue | Codec::KeyValueWithTags => skip_part(&mut rest),
+            Codec::Message => skip_delimited(&mut rest),
+            Codec::Cell => skip_parts(&mut rest, false),
+            Codec::CellWithTags => skip_parts(&mut rest, true),
+        };
+        skipped.ok_or_else(|| Error::corrupt(format!("{}: the block ends within a cell", codec.class())))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[inline]
+fn skip_part(rest: &mut &[u8]) -> Option<()> {
+    let (len, tail) = rest.split_first_chunk()?;
+    *rest = tail.get(u32::from_be_bytes(*len) as usize..)?;
+    Some(())
+}
+
+fn skip_delimited(rest: &mut &[u8]) -> Option<()> {
+    let len = prost::encoding::decode_varint(rest).ok()?;
+    *rest = rest.get(usize::try_from(len).ok()?..)?;
+    Some(())
+}
+
+fn skip_parts(rest: &mut &[u8], with_tags: bool) -> Option<()> {
+    const STAMP_AND_TYPE_LEN: usize = 8 + 1;
+    const SEQ_LEN: usize = 8;
+    for _ in 0..3 {
+        skip_part(rest)?;
+    }
+    *rest = rest.get(STAMP_AND_TYPE_LEN..)?;
+    for _ in 0..1 + usize::from(with_tags) {
+        skip_part(rest)?;
+    }
+    *rest = rest.get(SEQ_LEN..)?;
+    Some(())
 }
 
 /// A cell block being read.

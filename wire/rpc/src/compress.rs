@@ -14,6 +14,10 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use halcyon_cell::{Error, Result};
 
+use crate::unpack::Stopped;
+
+/// What is read of a stream at first, and at least.
+const STREAM_STEP_BYTES: usize = 4 << 10;
 /// Raw bytes per compressed piece. Hadoop's decompressors have buffers of 256 KiB.
 const PIECE_BYTES: usize = 128 << 10;
 
@@ -67,21 +71,41 @@ impl Compressor {
 
     /// The raw bytes; `Corrupt` if the stream is damaged or holds more than `raw_bytes_max`.
     pub fn decompress(self, compressed: &[u8], raw_bytes_max: usize) -> Result<Bytes> {
+        self.unpack(compressed, raw_bytes_max, &mut |_| true).map_err(|stopped| match stopped {
+            Stopped::Corrupt(error) => error,
+            Stopped::TooLong(_) | Stopped::NoRoom => {
+                Error::corrupt(format!("a cell block of more than {raw_bytes_max} bytes"))
+            }
+        })
+    }
+
+    /// As [`Compressor::decompress`]. Asks for `room` before it makes as many raw bytes more.
+    pub(crate) fn unpack(
+        self,
+        compressed: &[u8],
+        raw_bytes_max: usize,
+        room: &mut dyn FnMut(usize) -> bool,
+    ) -> std::result::Result<Bytes, Stopped> {
         match self {
-            Compressor::Snappy => of_pieces(compressed, raw_bytes_max, |piece, room| {
+            Compressor::Snappy => of_pieces(compressed, raw_bytes_max, room, |piece, left| {
                 let raw_len = snap::raw::decompress_len(piece).map_err(|e| Error::corrupt(e.to_string()))?;
-                if raw_len > room {
+                if raw_len > left {
                     return Err(Error::corrupt("a snappy piece is longer than its block says"));
                 }
                 snap::raw::Decoder::new().decompress_vec(piece).map_err(|e| Error::corrupt(e.to_string()))
             }),
-            Compressor::Lz4 => of_pieces(compressed, raw_bytes_max, |piece, room| {
+            Compressor::Lz4 => of_pieces(compressed, raw_bytes_max, room, |piece, left| {
                 // LZ4 yields at most 255 bytes per compressed byte.
-                let room = room.min(piece.len().saturating_mul(255));
-                lz4_flex::block::decompress(piece, room).map_err(|e| Error::corrupt(e.to_string()))
+                let left = left.min(piece.len().saturating_mul(255));
+                lz4_flex::block::decompress(piece, left).map_err(|e| Error::corrupt(e.to_string()))
             }),
-            Compressor::Gzip => bounded(MultiGzDecoder::new(compressed), raw_bytes_max),
-            Compressor::Deflate => bounded(ZlibDecoder::new(compressed), raw_bytes_max),
+            Compressor::Gzip => {
+                let told = gzip_raw_len(compressed);
+                bounded(MultiGzDecoder::new(compressed), told, raw_bytes_max, room)
+            }
+            Compressor::Deflate => {
+                bounded(ZlibDecoder::new(compressed), compressed.len() * 4, raw_bytes_max, room)
+            }
         }
     }
 }
@@ -100,14 +124,18 @@ fn in_pieces(raw: &[u8], mut compress: impl FnMut(&[u8]) -> Vec<u8>) -> Bytes {
 fn of_pieces(
     mut rest: &[u8],
     raw_bytes_max: usize,
+    room: &mut dyn FnMut(usize) -> bool,
     mut decompress: impl FnMut(&[u8], usize) -> Result<Vec<u8>>,
-) -> Result<Bytes> {
+) -> std::result::Result<Bytes, Stopped> {
     let mut out = Vec::new();
     while !rest.is_empty() {
         let raw_len = take_u32(&mut rest)?;
         let end = out.len().saturating_add(raw_len);
         if end > raw_bytes_max {
-            return Err(Error::corrupt(format!("a cell block of more than {raw_bytes_max} bytes")));
+            return Err(Stopped::TooLong(raw_bytes_max));
+        }
+        if !room(raw_len) {
+            return Err(Stopped::NoRoom);
         }
         while out.len() < end {
             let len = take_u32(&mut rest)?;
@@ -115,7 +143,8 @@ fn of_pieces(
             rest = &rest[len..];
             let raw = decompress(piece, end - out.len())?;
             if raw.is_empty() || raw.len() > end - out.len() {
-                return Err(Error::corrupt("a compressed piece does not have the length its block says"));
+                let text = "a compressed piece does not have the length its block says";
+                return Err(Error::corrupt(text).into());
             }
             out.extend_from_slice(&raw);
         }
@@ -130,13 +159,46 @@ fn take_u32(rest: &mut &[u8]) -> Result<usize> {
     Ok(u32::from_be_bytes(*first) as usize)
 }
 
-fn bounded(stream: impl Read, raw_bytes_max: usize) -> Result<Bytes> {
-    let mut out = Vec::new();
-    let read = stream.take(raw_bytes_max as u64 + 1).read_to_end(&mut out);
-    read.map_err(|e| Error::corrupt(format!("compressed cell block: {e}")))?;
-    if out.len() > raw_bytes_max {
-        return Err(Error::corrupt(format!("a cell block of more than {raw_bytes_max} bytes")));
+/// What the end of a gzip stream says of its raw length, which may be wrong, and is that of its last member only.
+fn gzip_raw_len(compressed: &[u8]) -> usize {
+    compressed.last_chunk().map_or(0, |len| u32::from_le_bytes(*len) as usize)
+}
+
+/// Reads a stream that is expected to have `told` bytes.
+fn bounded(
+    mut stream: impl Read,
+    told: usize,
+    raw_bytes_max: usize,
+    room: &mut dyn FnMut(usize) -> bool,
+) -> std::result::Result<Bytes, Stopped> {
+    let (mut out, mut len) = (Vec::new(), 0);
+    // One byte more than there may be tells that there are too many.
+    let len_max = raw_bytes_max.saturating_add(1);
+    loop {
+        if len == out.len() {
+            if len > raw_bytes_max {
+                return Err(Stopped::TooLong(raw_bytes_max));
+            }
+            // As large as is told, then doubled.
+            let wanted = if len == 0 { told.saturating_add(1) } else { len };
+            let more = wanted.max(STREAM_STEP_BYTES).min(len_max - len);
+            if !room(more) {
+                return Err(Stopped::NoRoom);
+            }
+            out.reserve_exact(more);
+            out.resize(len + more, 0);
+        }
+        match stream.read(&mut out[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::corrupt(format!("compressed cell block: {error}")).into()),
+        }
     }
+    if len > raw_bytes_max {
+        return Err(Stopped::TooLong(raw_bytes_max));
+    }
+    out.truncate(len);
     Ok(Bytes::from(out))
 }
 
@@ -157,6 +219,30 @@ mod tests {
                     assert!(compressor.decompress(&compressed, len - 1).is_err(), "{compressor:?} {len}");
                 }
             }
+        }
+    }
+
+    /// A bomb is found out by what it asks for, not by what it has become.
+    #[test]
+    fn nothing_is_made_without_room() {
+        let raw = vec![7; 40 << 20];
+        for compressor in ALL {
+            let (compressed, mut asked) = (compressor.compress(&raw), 0);
+            let unpacked = compressor.unpack(&compressed, usize::MAX / 2, &mut |bytes| {
+                asked += bytes;
+                asked <= 2 << 20
+            });
+            assert!(matches!(unpacked, Err(Stopped::NoRoom)), "{compressor:?}");
+            let mut asked = 0;
+            let unpacked = compressor.unpack(&compressed, usize::MAX / 2, &mut |bytes| {
+                asked += bytes;
+                true
+            });
+            assert_eq!(unpacked.unwrap().len(), raw.len());
+            assert!(
+                (raw.len()..2 * raw.len() + STREAM_STEP_BYTES).contains(&asked),
+                "{compressor:?}: {asked}"
+            );
         }
     }
 

@@ -17,12 +17,12 @@ use crate::input::Input;
 use crate::output::{Output, SLICES_MAX};
 use crate::preamble::{CONNECTION_HEADER_BYTES_MAX, Header, PREAMBLE_LEN, Preamble, SWITCH_TO_SIMPLE};
 use crate::shared::{Agreed, Control, Shared};
-use crate::{Connection, Reply, RpcError, exceptions};
+use crate::{Connection, PeerPlace, Reply, RpcError, exceptions};
 
 /// The call id of answers to nobody in particular.
 const NO_CALL: u32 = u32::MAX;
 /// What a client still sends is thrown away in pieces of this size.
-const SCRAP_BYTES: usize = 16 << 10;
+const SCRAP_BYTES: usize = 1 << 10;
 
 /// One connection from its first byte to its end.
 pub(crate) struct ConnectionTask {
@@ -30,6 +30,8 @@ pub(crate) struct ConnectionTask {
     pub control: Arc<Control>,
     id: u64,
     pub peer: SocketAddr,
+    /// Among the connections of its peer.
+    pub place: PeerPlace,
     pub stream: TcpStream,
     pub input: Input,
     pub output: Output,
@@ -41,6 +43,7 @@ pub(crate) struct Moving {
     control: Arc<Control>,
     id: u64,
     peer: SocketAddr,
+    place: PeerPlace,
     stream: std::net::TcpStream,
     input: Input,
     output: Output,
@@ -49,8 +52,9 @@ pub(crate) struct Moving {
 impl Moving {
     /// Gives the socket to the event loop of the calling task.
     pub fn arrive(self) -> io::Result<ConnectionTask> {
-        let Moving { shared, control, id, peer, stream, input, output } = self;
-        Ok(ConnectionTask { shared, control, id, peer, stream: TcpStream::from_std(stream)?, input, output })
+        let Moving { shared, control, id, peer, place, stream, input, output } = self;
+        let stream = TcpStream::from_std(stream)?;
+        Ok(ConnectionTask { shared, control, id, peer, place, stream, input, output })
     }
 }
 
@@ -61,9 +65,10 @@ impl ConnectionTask {
         id: u64,
         stream: TcpStream,
         peer: SocketAddr,
+        place: PeerPlace,
     ) -> ConnectionTask {
         let (input, output) = (Input::new(), Output::default());
-        ConnectionTask { shared, control, id, peer, stream, input, output }
+        ConnectionTask { shared, control, id, peer, place, stream, input, output }
     }
 
     /// Reads what stands before the first call. `None`: there will be none.
@@ -85,8 +90,8 @@ impl ConnectionTask {
 
     /// Takes the socket away from its event loop, to go on with another one.
     pub fn into_moving(self) -> io::Result<Moving> {
-        let ConnectionTask { shared, control, id, peer, stream, input, output } = self;
-        Ok(Moving { shared, control, id, peer, stream: stream.into_std()?, input, output })
+        let ConnectionTask { shared, control, id, peer, place, stream, input, output } = self;
+        Ok(Moving { shared, control, id, peer, place, stream: stream.into_std()?, input, output })
     }
 
     /// Reads preamble and header. `None`: what `output` holds is the last word.
@@ -149,6 +154,7 @@ impl ConnectionTask {
             master_epoch: header.master_epoch,
             codec: header.codec,
             attributes: header.attributes,
+            address: Some(self.place.address()),
             ..Connection::new(self.id, self.peer.to_string())
         });
         let service = Arc::clone(service);
@@ -163,6 +169,12 @@ impl ConnectionTask {
         if len > CONNECTION_HEADER_BYTES_MAX {
             tracing::warn!(peer = %self.peer, len, "connection header too long");
             return Err(io::ErrorKind::InvalidData.into());
+        }
+        let is_here = self.input.bytes().len() >= len;
+        let charge = if is_here { None } else { self.shared.charge_arriving(&self.place, len) };
+        if !is_here && charge.is_none() {
+            tracing::debug!(peer = %self.peer, len, "no room for a connection header");
+            return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.fill(len).await?;
         Ok(self.input.take(len))
@@ -183,6 +195,7 @@ impl ConnectionTask {
     pub async fn farewell(mut self) {
         let time = self.shared.settings.linger_timeout;
         let control = Arc::clone(&self.control);
+        self.input = Input::new(); // nobody reads it any more
         let last_words = async {
             self.flush().await?;
             self.stream.shutdown().await?;

@@ -37,12 +37,12 @@ impl Request {
 
         let mut end = header_bytes.end;
         let mut param = Bytes::new();
+        let cells_len = header.cell_block_meta.as_ref().and_then(|meta| meta.length).unwrap_or(0) as usize;
         if header.request_param.unwrap_or(false) {
-            let range = delimited(&frame, end).map_err(bad)?;
+            let range = param_range(&frame, end, cells_len).map_err(bad)?;
             end = range.end;
             param = frame.slice(range);
         }
-        let cells_len = header.cell_block_meta.as_ref().and_then(|meta| meta.length).unwrap_or(0) as usize;
         if cells_len > frame.len() - end {
             let left = frame.len() - end;
             return Err(bad(format!("cell block of {cells_len} bytes, but {left} are left in the frame")));
@@ -50,6 +50,19 @@ impl Request {
         let cell_block = frame.slice(end..end + cells_len);
         Ok(Request { header, param, cell_block })
     }
+}
+
+/// The range of the parameter message that starts at `at`. One that says it is longer than its frame ends with it, if
+/// nothing stands behind it: HBase reads such a message up to the end of the frame, and a client in Python
+/// (hbase-driver) writes the length of each message of 128 bytes and more so.
+fn param_range(frame: &[u8], at: usize, cells_len: usize) -> Result<std::ops::Range<usize>, String> {
+    let range = delimited(frame, at);
+    if range.is_ok() || cells_len > 0 {
+        return range;
+    }
+    let mut rest = &frame[at..];
+    prost::encoding::decode_varint(&mut rest).map_err(|e| e.to_string())?;
+    Ok(frame.len() - rest.len()..frame.len())
 }
 
 /// The range of a varint-delimited part that starts at `at`.

@@ -12,10 +12,12 @@ use tokio::net::TcpStream;
 use crate::frame::HEADER_BYTES_MAX;
 
 /// Room for a read; it follows the size of what arrives between these two.
-const READ_BYTES_MIN: usize = 4 << 10;
+pub(crate) const READ_BYTES_MIN: usize = 4 << 10;
 pub(crate) const READ_BYTES_MAX: usize = 64 << 10;
 /// A buffer for a large frame grows by doubling, at most by this much beyond what has arrived.
 const GROWTH_BYTES_MAX: usize = 8 << 20;
+/// Room for what stands before the first call.
+const OPENING_READ_BYTES: usize = 512;
 /// Reads in a row that fill little of the buffer before it shrinks.
 const SMALL_READS_MAX: u32 = 32;
 
@@ -68,11 +70,15 @@ impl Input {
         self.unwanted -= len;
     }
 
-    /// Reads until `len` bytes are there. Returns how many arrived.
+    /// Reads until `len` bytes are there. Returns how many arrived. Holds no buffer for a client that has sent nothing.
     pub async fn fill(&mut self, stream: &mut TcpStream, len: usize) -> io::Result<u64> {
         let mut arrived = 0;
         while self.bytes.len() < len {
-            self.bytes.reserve(READ_BYTES_MIN);
+            if self.bytes.is_empty() {
+                self.bytes = BytesMut::new();
+                stream.readable().await?;
+            }
+            self.bytes.reserve(OPENING_READ_BYTES);
             match stream.read_buf(&mut self.bytes).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 read => arrived += read as u64,
@@ -160,6 +166,17 @@ impl Input {
             }
         } else {
             self.small_reads = 0;
+        }
+    }
+
+    /// Makes the buffer as small as what is in it, for a client that sends a part of a frame and then nothing.
+    pub fn fit(&mut self) {
+        self.read_bytes = READ_BYTES_MIN;
+        if self.bytes.capacity() > self.bytes.len() + READ_BYTES_MIN {
+            let mut bytes = BytesMut::with_capacity(self.bytes.len());
+            bytes.extend_from_slice(&self.bytes);
+            self.large_buffer = bytes.capacity() > READ_BYTES_MAX;
+            self.bytes = bytes;
         }
     }
 

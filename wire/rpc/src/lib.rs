@@ -46,6 +46,7 @@ mod frame;
 mod input;
 mod noted;
 mod output;
+mod peers;
 mod preamble;
 mod queues;
 mod server;
@@ -54,6 +55,7 @@ mod shared;
 mod stats;
 mod times;
 mod trace;
+mod unpack;
 
 pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
@@ -62,6 +64,7 @@ pub use error::RpcError;
 pub use event_loops::EventLoops;
 pub use exceptions::ExceptionClass;
 pub use noted::{Notable, NotedCall};
+pub use peers::{PeerPlace, Peers, fair_max, peer_of};
 pub use preamble::MASTER_EPOCH;
 pub use queues::{
     CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
@@ -70,7 +73,7 @@ pub use server::{BoundServer, RpcServer};
 pub use service::{
     AnsweredCalls, Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service, Tags,
 };
-pub use shared::{RpcSettings, Services};
+pub use shared::{RpcSettings, Services, UNPACKED_FREE_BYTES};
 pub use stats::{RpcStats, RpcStatsSnapshot};
 pub use times::{CallTimes, CallTimesSnapshot};
 pub use trace::{CallParts, CallTracer, Part};

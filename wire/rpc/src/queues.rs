@@ -9,7 +9,7 @@
 //! memory. One [`Queues`] may be shared by several servers of a process, whose memory is the same.
 //!
 //! ```text
-//! request_bytes_max = meta 1/16 + reads 1/8 + scans 1/8 + writes 5/8 + replication 1/16
+//! request_bytes_max = meta 1/16 + reads 1/8 + scans 1/8 + writes 9/16 + replication 1/16 + small frames arriving 1/16
 //! ```
 //!
 //! Answers have one limit for all: those that are being made (who makes a large one keeps room for it,
@@ -19,20 +19,24 @@
 //!
 //! A call that waits is counted with its frame and with [`CALL_BYTES`] for what was made of it.
 //!
-//! A large frame is counted from its beginning, when its class is known and little more. A frame that is larger
-//! than its class may hold gets room while no other request is counted, so the sum stays within the limit as long
-//! as no frame may be longer than that.
+//! A frame is counted from its beginning (`charges.rs`): a small one in a part for all of them, whatever its call, and a
+//! large one in the part of its class. A frame that is larger than its class may hold gets room while no other request is
+//! counted, so the sum stays within the limit as long as no frame may be longer than that. What is unpacked from a frame
+//! is counted before it is there, too. One peer has a share of these parts and leaves the rest to others.
+
+mod charges;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_proto::pb;
 
+pub(crate) use self::charges::Charge;
 use crate::Connection;
 use crate::times::{CallTimes, CallTimesSnapshot};
 
 /// What a call that waits takes beside its frame: its decoded message and the state of its work, seen under a flood.
-const CALL_BYTES: usize = 8 << 10;
+pub(crate) const CALL_BYTES: usize = 8 << 10;
 
 /// What a call is to the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +56,14 @@ pub enum CallClass {
 /// Priorities above this one go before others (`HConstants.QOS_THRESHOLD`).
 const PRIORITY_NORMAL_MAX: u32 = 10;
 /// What the class of a call has of the bytes of all requests, in sixteenths.
-const BYTES_SHARES: [usize; CallClass::COUNT] = [1, 2, 2, 10, 1];
+const BYTES_SHARES: [usize; CallClass::COUNT] = [1, 2, 2, 9, 1];
+/// What small frames have of it of which only a part is here.
+const ARRIVING_SHARE: usize = 1;
 const BYTES_SHARES_SUM: usize = 16;
 
-/// The classes share all bytes of requests, no more and no less, and each knows its place.
+/// The classes and small frames share all bytes of requests, no more and no less, and each class knows its place.
 const _: () = {
-    let (mut sum, mut at) = (0, 0);
+    let (mut sum, mut at) = (ARRIVING_SHARE, 0);
     while at < CallClass::COUNT {
         assert!(BYTES_SHARES[at] > 0 && CallClass::ALL[at].index() == at);
         sum += BYTES_SHARES[at];
@@ -181,6 +187,8 @@ pub struct ClassSnapshot {
 pub struct Queues {
     limits: QueueLimits,
     held: [Held; CallClass::COUNT],
+    /// Bytes of small frames of which only a part is here.
+    arriving: AtomicUsize,
     answers: Answers,
 }
 
@@ -204,7 +212,8 @@ struct Answers {
 
 impl Queues {
     pub fn new(limits: QueueLimits) -> Arc<Queues> {
-        Arc::new(Queues { limits, held: Default::default(), answers: Answers::default() })
+        let (held, arriving) = (Default::default(), AtomicUsize::new(0));
+        Arc::new(Queues { limits, held, arriving, answers: Answers::default() })
     }
 
     pub fn limits(&self) -> &QueueLimits {
@@ -222,8 +231,13 @@ impl Queues {
         }
     }
 
-    /// Bytes of requests under way, of all classes.
+    /// Bytes of requests under way, of all classes, and of those that are arriving.
     pub fn request_bytes(&self) -> usize {
+        self.class_bytes() + self.arriving_bytes()
+    }
+
+    /// Bytes of requests whose classes are known.
+    fn class_bytes(&self) -> usize {
         self.held.iter().map(|held| held.bytes.load(Ordering::Relaxed)).sum()
     }
 
@@ -332,22 +346,6 @@ impl Queues {
         take_off(&held.bytes, frame_bytes + CALL_BYTES, "bytes of calls that wait");
     }
 
-    /// Counts a frame that is arriving; false, with nothing counted, if there is no room for it.
-    pub(crate) fn charge(&self, class: CallClass, bytes: usize) -> bool {
-        let alone = self.request_bytes() == 0;
-        let held = &self.held[class.index()].bytes;
-        let before = held.fetch_add(bytes, Ordering::Relaxed);
-        let fits = alone || before + bytes <= self.limits.class_bytes_max(class);
-        if !fits {
-            take_off(held, bytes, "bytes of a frame that is refused");
-        }
-        fits
-    }
-
-    pub(crate) fn release(&self, class: CallClass, bytes: usize) {
-        take_off(&self.held[class.index()].bytes, bytes, "bytes of a frame that has arrived");
-    }
-
     pub(crate) fn add_response_bytes(&self, bytes: usize) {
         self.answers.waiting.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -421,10 +419,10 @@ mod tests {
 
     #[test]
     fn shares_of_the_classes_are_the_whole() {
-        assert_eq!(BYTES_SHARES.iter().sum::<usize>(), BYTES_SHARES_SUM);
+        assert_eq!(BYTES_SHARES.iter().sum::<usize>() + ARRIVING_SHARE, BYTES_SHARES_SUM);
         let limits = QueueLimits::new(1, 1 << 20);
         let sum: usize = CallClass::ALL.iter().map(|class| limits.class_bytes_max(*class)).sum();
-        assert_eq!(sum, 1 << 20);
+        assert_eq!(sum + limits.arriving_bytes_max(), 1 << 20);
         for (at, class) in CallClass::ALL.iter().enumerate() {
             assert_eq!(class.index(), at);
         }
@@ -471,18 +469,6 @@ mod tests {
             }
             assert_eq!(taken, [33, 16, 8, 4, 2, 1, 0, 0], "{calls_max} {request_bytes_max}");
         }
-    }
-
-    #[test]
-    fn a_frame_larger_than_its_class_gets_room_alone() {
-        let queues = Queues::new(QueueLimits::new(2, 1600));
-        assert!(queues.charge(CallClass::Read, 1500));
-        assert!(!queues.charge(CallClass::Read, 1));
-        assert!(!queues.charge(CallClass::Meta, 101));
-        assert!(queues.charge(CallClass::Meta, 100), "within its share");
-        queues.release(CallClass::Read, 1500);
-        assert!(!queues.charge(CallClass::Read, 1500));
-        assert!(queues.charge(CallClass::Read, 200));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The server of a port: accepts connections, gives each to an event loop, and drains them when it stops.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use halcyon_env::Clock;
@@ -18,13 +20,16 @@ use crate::calls::Calls;
 use crate::connection::ConnectionTask;
 use crate::event_loops::LoopHandle;
 use crate::shared::{Agreed, Arriving, Control, RpcSettings, Services, Shared};
-use crate::{CallTracer, EventLoops, Queues, RpcStats};
+use crate::{CallTracer, EventLoops, Peers, Queues, RpcStats};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
-/// Connections that are accepted and had no turn of calls yet; while there are so many, others wait to be accepted. However
-/// fast clients come and leave, those who stay wait behind so many newcomers at most.
+/// Newcomers that there is something to do for, until their first turn of calls; while there are so many, others wait,
+/// most of them to be accepted. However fast clients come and leave, those who stay wait behind so many newcomers at most.
+/// A newcomer that has not sent its header is no work, and keeps nobody out.
 const ARRIVING_MAX: usize = 64;
+/// Calls whose cells are unpacked at the same time.
+const UNPACKING_MAX: usize = 2;
 /// How often it is looked whether clients take their answers.
 const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
@@ -133,6 +138,9 @@ impl BoundServer {
     /// Begins to serve. `cluster_id` is what clients with an RPC registry ask for before anything else.
     pub fn serve(self, services: Services, cluster_id: impl Into<String>) -> RpcServer {
         let shared = Arc::new(Shared {
+            peers: Peers::new(self.settings.connections_max, self.settings.peer_share),
+            arriving: Arc::new(Semaphore::new(ARRIVING_MAX)),
+            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
             settings: self.settings,
             services,
             cluster_id: cluster_id.into(),
@@ -159,44 +167,38 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG_MAX)
 }
 
-/// Looks after connections whose clients take nothing: what waits for them is made to keep nothing else alive, and they
-/// are closed when room for answers is short. Ends with the server.
+/// Looks after connections whose clients take nothing, or send a part of a frame and no more: what waits for them is made
+/// to keep nothing else alive, and they are closed when room is short. Ends with the server.
 async fn leave_silent(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(SILENT_CHECK_PERIOD).await;
         let Some(shared) = shared.upgrade() else { return };
-        if shared.queues.response_bytes() == 0 {
+        if shared.queues.response_bytes() == 0 && shared.queues.request_bytes() == 0 {
             continue;
         }
         let now_ns = shared.clock.monotonic_ns();
-        let limit_ns = shared.settings.silent_timeout.as_nanos() as u64;
-        let is_crowded = shared.queues.is_crowded();
+        let is_crowded = [shared.queues.is_crowded(), shared.queues.is_crowded_by_requests()];
         for (id, control) in shared.connections.lock().iter() {
-            let since_ns = control.silent_since_ns.load(Ordering::Relaxed);
-            let silent_ns = if since_ns == 0 { 0 } else { now_ns.saturating_sub(since_ns) };
-            if silent_ns > SILENT_CHECK_PERIOD.as_nanos() as u64
-                && control.detached_ns.swap(since_ns, Ordering::Relaxed) != since_ns
-            {
-                control.detaching.store(true, Ordering::Relaxed);
+            if control.fit_if_silent(now_ns, SILENT_CHECK_PERIOD) {
                 control.wake();
             }
-            if is_crowded && silent_ns > limit_ns {
-                tracing::warn!(
-                    connection = id,
-                    "left a client that takes no answers: there is no room for more"
-                );
-                shared.stats.connections_left.fetch_add(1, Ordering::Relaxed);
-                control.close();
-            }
+            let limit = shared.settings.silent_timeout;
+            let why = match is_crowded {
+                [true, _] if control.is_silent(now_ns, limit) => "takes no answers",
+                [_, true] if control.is_frame_late(now_ns) => "does not send the rest of a request",
+                _ => continue,
+            };
+            tracing::warn!(connection = id, "left a client that {why}: there is no room for more");
+            shared.stats.connections_left.fetch_add(1, Ordering::Relaxed);
+            control.close();
         }
     }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-    let places = Arc::new(Semaphore::new(ARRIVING_MAX));
     loop {
-        let arriving = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let arriving = place_of_newcomer(&shared).await;
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -213,10 +215,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: SocketAddr, arriving: Arriving) {
     let stats = &shared.stats;
-    if stats.connections_open.load(Ordering::Relaxed) >= shared.settings.connections_max {
+    let Some(place) = shared.peers.enter(peer.ip()) else {
         stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(%peer, open = shared.peers.connections(), "no connection is left for this peer");
         return;
-    }
+    };
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "the connection is gone already");
         return;
@@ -229,26 +232,37 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
         control.stop();
     }
     let open = OpenConnection { shared: Arc::clone(shared), id };
-    let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
+    let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer, place);
     tokio::spawn(serve_connection(open, task, arriving));
 }
 
+/// Waits until a newcomer may have its turn.
+async fn place_of_newcomer(shared: &Shared) -> Arriving {
+    let places = Arc::clone(&shared.arriving);
+    places.acquire_owned().await.expect("the semaphore is never closed")
+}
+
 async fn serve_connection(open: OpenConnection, task: ConnectionTask, arriving: Arriving) {
-    let mut arriving = Some(arriving);
+    let shared = Arc::clone(&open.shared);
     let mut opening = pin!(task.open());
-    let opened = match tokio::time::timeout(open.shared.settings.arriving_timeout, &mut opening).await {
-        Ok(opened) => opened,
-        Err(_) => {
-            arriving = None;
-            opening.await
+    let at_once = std::future::poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
+    let (opened, arriving) = match at_once {
+        Poll::Ready(opened) => (opened, Some(arriving)),
+        Poll::Pending => {
+            drop(arriving); // whoever says nothing keeps nobody out
+            (opening.await, None)
         }
     };
     let Some((task, agreed)) = opened else { return };
-    match &open.shared.event_loops {
-        None => Calls::new(task, agreed, None, arriving).run().await,
+    let arriving = match arriving {
+        Some(arriving) => arriving,
+        None => place_of_newcomer(&shared).await,
+    };
+    match &shared.event_loops {
+        None => Calls::new(task, agreed, None, Some(arriving)).run().await,
         Some(event_loops) => {
             let loop_handle = event_loops.assign(agreed.service_name);
-            move_to_event_loop(open, task, agreed, loop_handle, arriving);
+            move_to_event_loop(open, task, agreed, loop_handle, Some(arriving));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,8 @@ pub struct Connection {
     pub id: u64,
     /// Client address as `host:port`.
     pub peer: String,
+    /// Where the client is, as limits count it ([`crate::peer_of`]); `None`: in this process.
+    pub address: Option<IpAddr>,
     /// Effective user, if one was named.
     pub user: Option<String>,
     /// Major and minor client version; `None` from asynchbase and gohbase, which never say.
@@ -63,6 +66,7 @@ impl Connection {
         Connection {
             id,
             peer: peer.into(),
+            address: None,
             user: None,
             client_version: None,
             master_epoch: None,
@@ -216,6 +220,18 @@ pub trait Service: Send + Sync {
     /// otherwise: administration is rare and goes before the rest.
     fn class(&self, _head: &CallHead<'_>) -> CallClass {
         CallClass::Meta
+    }
+
+    /// Whether calls of this method may have a cell block; the cells of others are not even unpacked. None may unless told
+    /// otherwise.
+    fn takes_cells(&self, _method: &str) -> bool {
+        false
+    }
+
+    /// What the message of a call becomes when it is decoded, in bytes. Asked of long messages only; room for so much is
+    /// kept before the call is handed out. Quick, as [`Service::class`].
+    fn decoded_bytes(&self, _head: &CallHead<'_>) -> usize {
+        0
     }
 
     fn call(&self, call: Call) -> Outcome;

@@ -10,22 +10,37 @@ use std::time::Duration;
 
 use halcyon_env::Clock;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::compress::Compressor;
-use crate::{CallTracer, Connection, EventLoops, QueueLimits, Queues, RpcStats, Service};
+use crate::queues::Charge;
+use crate::{
+    CallClass, CallTracer, Connection, EventLoops, PeerPlace, Peers, QueueLimits, Queues, RpcStats, Service,
+};
+
+/// A compressed cell block may always become as large as this.
+pub const UNPACKED_FREE_BYTES: usize = 16 << 20;
+/// A client is expected to send so much of a frame in a second when room for requests is short.
+const FRAME_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 
 /// Services by their simple descriptor name (`ClientService`).
 pub type Services = HashMap<&'static str, Arc<dyn Service>>;
 
 /// Limits of a server. Plain data; the defaults are for one machine with some gigabytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RpcSettings {
     /// Longest request frame in bytes (`hbase.ipc.max.request.size`); a longer one is refused and ends the
     /// connection. 256 MiB as in HBase.
     pub frame_bytes_max: usize,
-    /// Open connections; one more is closed at once. 20,000: HBase has no limit, a machine has.
+    /// Open connections; one more is closed at once (`halcyon.ipc.connections.max`). 20,000: HBase has no limit, a machine
+    /// has.
     pub connections_max: usize,
+    /// What one peer, that is the connections of one address, may have of connections and of memory for requests that
+    /// arrive: this part of what the others leave (`halcyon.peer.share`). Half; 1: there is no limit for a peer.
+    pub peer_share: f64,
+    /// A compressed cell block of more than [`UNPACKED_FREE_BYTES`] may be at most this many times as large as what
+    /// arrived (`halcyon.ipc.cellblock.ratio.max`). 100.
+    pub cell_block_ratio_max: usize,
     /// Calls of one connection that wait for their answer; beyond, the connection is not read. 4,096.
     pub connection_calls_max: usize,
     /// Calls of each class that wait for their answer (`hbase.ipc.server.max.callqueue.length`, for the class of
@@ -37,13 +52,11 @@ pub struct RpcSettings {
     /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
     pub connection_response_bytes_max: usize,
     /// A client that takes nothing of what it asked for for this long is left when room for answers is short
-    /// (`Queues`). Five seconds.
+    /// (`Queues`). Five seconds. So is one whose frame does not arrive when room for requests is short.
     pub silent_timeout: Duration,
     /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
     pub request_timeout_min: Duration,
-    /// A client that takes longer to say who it is keeps no other from arriving. 50 ms.
-    pub arriving_timeout: Duration,
-    /// Time a connection has for its preamble and header. One minute.
+    /// Time a connection has for its preamble and header (`halcyon.ipc.handshake.timeout`). Ten seconds.
     pub handshake_timeout: Duration,
     /// Time a connection that is being closed has to take the last answer. Two seconds.
     pub linger_timeout: Duration,
@@ -54,13 +67,14 @@ impl Default for RpcSettings {
         RpcSettings {
             frame_bytes_max: 256 << 20,
             connections_max: 20_000,
+            peer_share: 0.5,
+            cell_block_ratio_max: 100,
             connection_calls_max: 4_096,
             queues: QueueLimits::new(4_096, 512 << 20),
             connection_response_bytes_max: 16 << 20,
             silent_timeout: Duration::from_secs(5),
             request_timeout_min: Duration::from_millis(20),
-            arriving_timeout: Duration::from_millis(50),
-            handshake_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(10),
             linger_timeout: Duration::from_secs(2),
         }
     }
@@ -78,9 +92,32 @@ pub(crate) struct Shared {
     /// `None`: no call is traced.
     pub tracer: Option<Arc<CallTracer>>,
     pub connections: Mutex<HashMap<u64, Arc<Control>>>,
+    pub peers: Arc<Peers>,
+    /// Places for newcomers that there is something to do for.
+    pub arriving: Arc<Semaphore>,
+    /// Places for calls whose cells are unpacked beside the event loops.
+    pub unpacking: Arc<Semaphore>,
     /// Told when a connection ends while the server stops.
     pub ended: Notify,
     pub stopping: AtomicBool,
+}
+
+impl Shared {
+    /// Room for a small frame, or a connection header, of which only a part is here.
+    pub fn charge_arriving(&self, place: &PeerPlace, bytes: usize) -> Option<Charge> {
+        self.queues.charge_arriving(place.peer(), self.settings.peer_share, bytes)
+    }
+
+    /// Room for a large frame of which only a part is here, or for what is unpacked from a frame.
+    pub fn charge(&self, class: CallClass, place: &PeerPlace, bytes: usize) -> Option<Charge> {
+        self.queues.charge(class, place.peer(), self.settings.peer_share, bytes)
+    }
+
+    /// Until when a frame of `len` bytes that begins `now_ns` has to be whole if room is short then.
+    pub fn frame_deadline_ns(&self, now_ns: u64, len: usize) -> u64 {
+        let sending_ns = len as u64 * (1_000_000_000 / FRAME_BYTES_PER_SECOND_MIN).max(1);
+        now_ns + self.settings.silent_timeout.as_nanos() as u64 + sending_ns
+    }
 }
 
 /// How the server reaches one connection's task.
@@ -90,8 +127,15 @@ pub(crate) struct Control {
     pub stopping: AtomicBool,
     /// Close now.
     pub closing: AtomicBool,
-    /// Its client takes nothing: what waits for it is to keep nothing else alive.
+    /// Its client takes or sends nothing: what waits for it is to keep nothing else alive, and what has come of a frame
+    /// to keep no room for the rest.
     pub detaching: AtomicBool,
+    /// `Clock::monotonic_ns` when bytes were received last, if a frame has begun and is not whole; else 0.
+    pub arriving_since_ns: AtomicU64,
+    /// The `arriving_since_ns` for which the read buffer was made small.
+    pub fitted_ns: AtomicU64,
+    /// `Clock::monotonic_ns` until when that frame has to be whole if room for requests is short.
+    pub frame_deadline_ns: AtomicU64,
     /// The `silent_since_ns` for which that was done.
     pub detached_ns: AtomicU64,
     /// `Clock::monotonic_ns` since when its client takes nothing; 0 if there is nothing to take, or it does.
@@ -105,6 +149,32 @@ impl Control {
     pub fn is_detached(&self) -> bool {
         let since_ns = self.silent_since_ns.load(Ordering::Relaxed);
         since_ns != 0 && self.detached_ns.load(Ordering::Relaxed) == since_ns
+    }
+
+    /// Whether its client takes nothing of what waits for it for this long.
+    pub fn is_silent(&self, now_ns: u64, time: Duration) -> bool {
+        is_older(self.silent_since_ns.load(Ordering::Relaxed), now_ns, time)
+    }
+
+    /// Whether a frame has begun that had time to arrive.
+    pub fn is_frame_late(&self, now_ns: u64) -> bool {
+        let deadline_ns = self.frame_deadline_ns.load(Ordering::Relaxed);
+        deadline_ns != 0 && now_ns > deadline_ns
+    }
+
+    /// Tells a connection to make itself small, once, if its client took nothing or sent nothing of its frame for
+    /// `time`. True if it is to be woken for this.
+    pub fn fit_if_silent(&self, now_ns: u64, time: Duration) -> bool {
+        let sides = [(&self.silent_since_ns, &self.detached_ns), (&self.arriving_since_ns, &self.fitted_ns)];
+        let mut any = false;
+        for (since, done) in sides {
+            let since_ns = since.load(Ordering::Relaxed);
+            any |= is_older(since_ns, now_ns, time) && done.swap(since_ns, Ordering::Relaxed) != since_ns;
+        }
+        if any {
+            self.detaching.store(true, Ordering::Relaxed);
+        }
+        any
     }
 
     pub fn stop(&self) {
@@ -131,6 +201,11 @@ impl Control {
             waker.wake();
         }
     }
+}
+
+/// Whether something began, and longer than `time` ago; 0: it did not begin.
+fn is_older(since_ns: u64, now_ns: u64, time: Duration) -> bool {
+    since_ns != 0 && now_ns.saturating_sub(since_ns) > time.as_nanos() as u64
 }
 
 /// What the connection header settled.

@@ -184,7 +184,7 @@ fn resident_bytes() -> usize {
 
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once() {
-    let settings = RpcSettings { connections_max: 2, ..RpcSettings::default() };
+    let settings = RpcSettings { connections_max: 2, peer_share: 1.0, ..RpcSettings::default() };
     let (server, _service) = start(settings).await;
     let (mut first, _second) = (Client::open(&server).await, Client::open(&server).await);
     first.send(&request(1, "Echo", b"", b"")).await;

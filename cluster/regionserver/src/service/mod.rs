@@ -102,6 +102,14 @@ impl Service for ClientService {
         class::class_of(head)
     }
 
+    fn takes_cells(&self, method: &str) -> bool {
+        matches!(method, "Mutate" | "Multi")
+    }
+
+    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
+        class::decoded_bytes(head)
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
         if let Err(error) = server.check_call(&call.connection) {

@@ -70,6 +70,10 @@ pub struct Peer {
 struct Double(Arc<Mutex<State>>);
 
 impl Service for Double {
+    fn takes_cells(&self, _method: &str) -> bool {
+        true
+    }
+
     fn call(&self, call: Call) -> Outcome {
         assert_eq!(call.method, "ReplicateWALEntry");
         let request = pb::ReplicateWalEntryRequest::decode(call.param.clone()).unwrap();

@@ -286,6 +286,10 @@ impl Admin {
 }
 
 impl Service for Client {
+    fn takes_cells(&self, _method: &str) -> bool {
+        true
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let codec = call.connection.codec;
         let answered = check_epoch(&call).and_then(|()| self.answer(&call)).map(|(message, cells)| {

@@ -68,6 +68,10 @@ pub fn cell(row: &str, value: &str) -> Cell {
 }
 
 impl Service for Fake {
+    fn takes_cells(&self, _method: &str) -> bool {
+        true
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let said = self.answer(&call);
         let codec = call.connection.codec;

@@ -2,21 +2,29 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
 
-use super::{Asked, Calls, Waiting, panicked};
-use crate::frame::{FrameError, Request, header_of_part};
-use crate::input::READ_BYTES_MAX;
+use super::{Asked, Calls, Charged, LENGTH_BYTES, Waiting, panicked};
+use crate::frame::{FrameError, HEADER_BYTES_MAX, Request, header_of_part};
+use crate::input::{READ_BYTES_MAX, READ_BYTES_MIN};
+use crate::queues::{CALL_BYTES, Charge};
 use crate::trace::CallSpan;
-use crate::{Call, CallClass, CallHead, Codec, Dropped, Outcome, RpcError, decode_cells, exceptions};
+use crate::unpack::Here;
+use crate::{Call, CallClass, CallHead, Dropped, Outcome, RpcError, exceptions};
 
-/// Frames from here on are counted while they arrive, not only once they are whole.
+/// Frames from here on are counted in the part of their class while they arrive.
 const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
+/// Messages from here on may become many times as large when they are decoded.
+const LONG_PARAM_BYTES: usize = 16 << 10;
 /// Words of 2.6.4 for a call that found no room.
-const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
+pub(super) const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
+
+/// There is no room for what a message becomes.
+struct NoMemory;
 
 impl Calls {
     fn refuse_full(&mut self, call_id: u32, class: CallClass, span: Option<Box<CallSpan>>) {
@@ -32,9 +40,14 @@ impl Calls {
     /// Cuts the next whole frame off the input.
     pub(super) fn next_frame(&mut self) -> Option<Bytes> {
         loop {
-            let len = self.task.input.first_u32()?;
+            let Some(len) = self.task.input.first_u32() else {
+                if !self.task.input.bytes().is_empty() {
+                    self.charge_beginning();
+                }
+                return None;
+            };
             if len == u32::MAX {
-                self.task.input.advance(4); // the ping of long gone clients
+                self.task.input.advance(LENGTH_BYTES); // the ping of long gone clients
                 continue;
             }
             let len = len as usize;
@@ -42,29 +55,78 @@ impl Calls {
                 self.refuse_frame(len);
                 return None;
             }
-            if self.task.input.bytes().len() >= 4 + len {
+            if self.task.input.bytes().len() >= LENGTH_BYTES + len {
                 self.release_charge();
-                self.task.input.advance(4);
+                self.task.input.advance(LENGTH_BYTES);
                 return Some(self.task.input.take(len));
             }
-            if len < LARGE_FRAME_BYTES || self.charged.is_some() {
+            if self.charge_frame(len) {
                 return None;
             }
-            let (header, param) = header_of_part(&self.task.input.bytes()[4..])?;
-            let class = header.as_ref().map_or(CallClass::Meta, |header| self.class(header, param));
-            if self.task.shared.queues.charge(class, len) {
-                self.charged = Some((class, len));
-                return None;
-            }
-            // No memory for this one: its call is told as soon as its header is here, the rest is dropped.
-            if let Some(call_id) = header.and_then(|header| header.call_id) {
-                self.refuse_full(call_id, class, None);
-            }
-            self.task.input.skip(4 + len);
         }
     }
 
-    pub(super) fn class(&self, header: &pb::RequestHeader, param: &[u8]) -> CallClass {
+    /// Keeps room for a frame of which only a part is here. False if there is none, and the frame is thrown away: its call
+    /// is told as soon as its header is here.
+    fn charge_frame(&mut self, len: usize) -> bool {
+        if self.charged.as_ref().is_some_and(|charged| charged.is_for(len)) {
+            return true;
+        }
+        self.release_charge();
+        let (shared, place) = (&self.task.shared, &self.task.place);
+        if len < LARGE_FRAME_BYTES
+            && let Some(charge) = shared.charge_arriving(place, (LENGTH_BYTES + len).max(READ_BYTES_MIN))
+        {
+            self.set_charged(Charged::Small { len, _charge: charge }, len);
+            return true;
+        }
+        let Some((header, param)) = header_of_part(&self.task.input.bytes()[LENGTH_BYTES..]) else {
+            self.charge_beginning();
+            return true;
+        };
+        let class = header.as_ref().map_or(CallClass::Meta, |header| self.class(header, param));
+        if let Some(charge) = shared.charge(class, place, len) {
+            self.set_charged(Charged::Large { len, _charge: charge }, len);
+            return true;
+        }
+        if let Some(call_id) = header.and_then(|header| header.call_id) {
+            self.refuse_full(call_id, class, None);
+        }
+        self.task.input.skip(LENGTH_BYTES + len);
+        false
+    }
+
+    /// Keeps room for the beginning of a frame that does not tell its call yet. Without it, the connection ends: there is
+    /// nobody to answer.
+    pub(super) fn charge_beginning(&mut self) {
+        let deadline_ns = self.task.control.frame_deadline_ns.load(Ordering::Relaxed);
+        let has_begun = matches!(self.charged, Some(Charged::Begun { .. }));
+        self.release_charge();
+        let here = self.task.input.bytes().len();
+        let wanted = here.next_multiple_of(READ_BYTES_MIN).min(HEADER_BYTES_MAX + READ_BYTES_MIN);
+        match self.task.shared.charge_arriving(&self.task.place, wanted) {
+            Some(charge) => {
+                self.set_charged(Charged::Begun { _charge: charge }, HEADER_BYTES_MAX);
+                if has_begun {
+                    // More of the same beginning has no more time.
+                    self.task.control.frame_deadline_ns.store(deadline_ns, Ordering::Relaxed);
+                }
+            }
+            None => {
+                tracing::debug!(peer = %self.task.peer, "no room for the beginning of a request");
+                self.broken = true;
+            }
+        }
+    }
+
+    fn set_charged(&mut self, charged: Charged, len: usize) {
+        let (control, now_ns) = (&self.task.control, self.received_ns.max(1));
+        control.arriving_since_ns.store(now_ns, Ordering::Relaxed);
+        control.frame_deadline_ns.store(self.task.shared.frame_deadline_ns(now_ns, len), Ordering::Relaxed);
+        self.charged = Some(charged);
+    }
+
+    fn class(&self, header: &pb::RequestHeader, param: &[u8]) -> CallClass {
         let method = header.method_name.as_deref().unwrap_or_default();
         let head = CallHead { method, priority: header.priority.unwrap_or(0), param };
         self.agreed.service.class(&head)
@@ -72,14 +134,17 @@ impl Calls {
 
     /// A frame that was counted while it arrived is here, or never will be.
     pub(super) fn release_charge(&mut self) {
-        if let Some((class, bytes)) = self.charged.take() {
-            self.task.shared.queues.release(class, bytes);
+        if self.charged.take().is_some() {
+            self.task.control.arriving_since_ns.store(0, Ordering::Relaxed);
+            self.task.control.frame_deadline_ns.store(0, Ordering::Relaxed);
         }
     }
 
     /// Answers a frame that is too long as soon as its header is there; nothing behind it is read.
-    pub(super) fn refuse_frame(&mut self, len: usize) {
-        let Some((header, _)) = header_of_part(&self.task.input.bytes()[4..]) else { return };
+    fn refuse_frame(&mut self, len: usize) {
+        let Some((header, _)) = header_of_part(&self.task.input.bytes()[LENGTH_BYTES..]) else {
+            return self.charge_beginning();
+        };
         self.broken = true;
         let Some(call_id) = header.and_then(|header| header.call_id) else { return };
         let max = self.task.shared.settings.frame_bytes_max;
@@ -96,7 +161,7 @@ impl Calls {
     pub(super) fn handle_frame(&mut self, frame: Bytes, now_ns: u64) {
         let frame_bytes = frame.len();
         let mut head = frame.clone();
-        let request = match Request::parse(frame) {
+        let mut request = match Request::parse(frame) {
             Ok(request) => request,
             Err(FrameError::NoHeader(reason)) => {
                 tracing::warn!(peer = %self.task.peer, reason, "unreadable request header");
@@ -122,14 +187,40 @@ impl Calls {
             return self.task.shared.queues.note_dropped(class, Dropped::Expired);
         }
         head.truncate(frame_bytes - request.cell_block.len());
-        let call = match self.call(request, class, timeout) {
-            Ok(call) => Call { is_traced: span.is_some(), ..call },
-            Err(error) => return self.refuse_traced(call_id, span, &error),
+        let block = std::mem::take(&mut request.cell_block);
+        let mut call = self.call(request, class, timeout);
+        call.is_traced = span.is_some();
+        let mut asked = Asked {
+            call_id,
+            class,
+            received_ns: self.received_ns,
+            aside_ns: 0,
+            head,
+            span,
+            cells: None,
+            message: None,
+        };
+        if call.param.len() >= LONG_PARAM_BYTES {
+            match self.charge_message(&call) {
+                Ok(charge) => asked.message = charge,
+                Err(NoMemory) => return self.refuse_full(call_id, class, asked.span),
+            }
+        }
+        let outcome = match self.unpack(&call.method, class, block) {
+            Ok(Here::Done(Ok(unpacked))) => {
+                asked.cells = unpacked.charge;
+                call.cells = unpacked.cells;
+                catch_unwind(AssertUnwindSafe(|| self.agreed.service.call(call)))
+            }
+            Ok(Here::Later(packed)) => Ok(Outcome::Later(self.call_later(call, packed, frame_bytes))),
+            Ok(Here::Done(Err(stopped))) => match stopped.to_rpc() {
+                Some(error) => return self.refuse_traced(call_id, asked.span, &error),
+                None => return self.refuse_full(call_id, class, asked.span),
+            },
+            Err(error) => return self.refuse_traced(call_id, asked.span, &error),
         };
         self.tally.calls += 1;
-        let asked = Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head, span };
-        let service = &self.agreed.service;
-        match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
+        match outcome {
             Ok(Outcome::Ready(answer)) => self.answer(asked, answer),
             Ok(Outcome::Later(future)) => {
                 self.held[class.index()].add(frame_bytes);
@@ -139,31 +230,33 @@ impl Calls {
         }
     }
 
+    /// Keeps room for what a long message becomes, if that is much.
+    fn charge_message(&self, call: &Call) -> Result<Option<Charge>, NoMemory> {
+        let head = CallHead { method: &call.method, priority: call.priority, param: &call.param };
+        let bytes = self.agreed.service.decoded_bytes(&head);
+        if bytes <= CALL_BYTES {
+            return Ok(None);
+        }
+        let shared = &self.task.shared;
+        let bytes_max = shared.settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max);
+        let charge = (bytes <= bytes_max).then(|| shared.charge(call.class, &self.task.place, bytes));
+        charge.flatten().map(Some).ok_or(NoMemory)
+    }
+
     /// How long the client waits from when its call was received.
-    pub(super) fn timeout(&self, header: &pb::RequestHeader) -> Option<Duration> {
+    fn timeout(&self, header: &pb::RequestHeader) -> Option<Duration> {
         let timeout = header.timeout.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(u64::from(ms)));
         timeout.map(|timeout| timeout.max(self.task.shared.settings.request_timeout_min))
     }
 
-    pub(super) fn call(
-        &self,
-        request: Request,
-        class: CallClass,
-        timeout: Option<Duration>,
-    ) -> Result<Call, RpcError> {
+    /// The call of a request, without its cells.
+    fn call(&self, request: Request, class: CallClass, timeout: Option<Duration>) -> Call {
         let header = request.header;
-        let cells = match (request.cell_block.is_empty(), self.agreed.connection.codec) {
-            (true, _) => Vec::new(),
-            (false, Some(codec)) => self.cells(codec, request.cell_block)?,
-            (false, None) => {
-                return Err(RpcError::do_not_retry("a cell block, but the connection named no codec"));
-            }
-        };
-        Ok(Call {
+        Call {
             id: header.call_id.unwrap_or_default(),
             method: header.method_name.unwrap_or_default(),
             param: request.param,
-            cells,
+            cells: Vec::new(),
             priority: header.priority.unwrap_or(0),
             class,
             timeout,
@@ -171,16 +264,6 @@ impl Calls {
             received_ns: self.received_ns,
             attributes: header.attribute,
             connection: Arc::clone(&self.agreed.connection),
-        })
-    }
-
-    pub(super) fn cells(&self, codec: Codec, block: Bytes) -> Result<Vec<halcyon_cell::Cell>, RpcError> {
-        let raw_bytes_max = self.task.shared.settings.frame_bytes_max;
-        let block = match self.agreed.compressor {
-            Some(compressor) => compressor.decompress(&block, raw_bytes_max),
-            None => Ok(block),
-        };
-        let cells = block.and_then(|block| decode_cells(codec, block));
-        cells.map_err(|error| RpcError::do_not_retry(format!("Unable to read cell block: {error}")))
+        }
     }
 }

@@ -77,6 +77,10 @@ impl Service for TestService {
         if head.method.starts_with("Scan") { CallClass::Scan } else { CallClass::Write }
     }
 
+    fn takes_cells(&self, method: &str) -> bool {
+        matches!(method, "Echo" | "Later" | "ScanLater")
+    }
+
     fn call(&self, call: Call) -> Outcome {
         self.seen.lock().push((call.id, call.method.clone()));
         self.received_ns.store(call.received_ns, Ordering::SeqCst);
@@ -235,6 +239,10 @@ impl Client {
     pub async fn raw(server: &RpcServer) -> Client {
         let stream = TcpStream::connect(server.local_addr()).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Client::of(stream)
+    }
+
+    pub fn of(stream: TcpStream) -> Client {
         Client { stream, input: BytesMut::new() }
     }
 

@@ -17,7 +17,7 @@ use halcyon_rpc::{
 };
 use halcyon_schema::RegionInfo;
 
-use super::{Waits, decode, ready};
+use super::{Waits, class, decode, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::remote::{Orders, RemoteMaster};
@@ -90,6 +90,14 @@ impl Service for AdminService {
             "ReplicateWALEntry" | "Replay" | "ReplicateToReplica" => CallClass::Replication,
             _ => CallClass::Meta,
         }
+    }
+
+    fn takes_cells(&self, method: &str) -> bool {
+        method == "ReplicateWALEntry"
+    }
+
+    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
+        class::decoded_bytes(head)
     }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {

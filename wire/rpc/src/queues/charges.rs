@@ -1,0 +1,197 @@
+//! Room for what comes from clients, kept before it is there: frames that are arriving, and cells that are unpacked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, take_off};
+use crate::peers::{Peer, fair_max};
+
+/// Room in the memory for requests, until dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    queues: Arc<Queues>,
+    peer: Arc<Peer>,
+    /// `None`: of small frames, whose calls are not looked at until they are whole.
+    class: Option<CallClass>,
+    bytes: usize,
+    /// Bytes that the call it is for holds already while it waits.
+    beside: usize,
+}
+
+impl QueueLimits {
+    /// What small frames that are arriving may hold.
+    pub fn arriving_bytes_max(&self) -> usize {
+        self.request_bytes_max / BYTES_SHARES_SUM * ARRIVING_SHARE
+    }
+}
+
+impl Queues {
+    /// Bytes kept for small frames of which only a part is here.
+    pub fn arriving_bytes(&self) -> usize {
+        self.arriving.load(Ordering::Relaxed)
+    }
+
+    /// Keeps room for a small frame of which only a part is here; `None` if its peer has all that it may have.
+    pub(crate) fn charge_arriving(
+        self: &Arc<Self>,
+        peer: &Arc<Peer>,
+        share: f64,
+        bytes: usize,
+    ) -> Option<Charge> {
+        let (all, own) = (&self.arriving, &peer.arriving_bytes);
+        let max = self.limits.arriving_bytes_max();
+        let (all_before, own_before) =
+            (all.fetch_add(bytes, Ordering::Relaxed), own.fetch_add(bytes, Ordering::Relaxed));
+        let charge =
+            Charge { queues: Arc::clone(self), peer: Arc::clone(peer), class: None, bytes, beside: 0 };
+        // Taken back by the drop.
+        is_fair(max, all_before, own_before, bytes, share).then_some(charge)
+    }
+
+    /// Keeps room for a frame that is arriving, or for what is made of one, in the part of its class; `None` if there
+    /// is none. What is larger than its class may hold gets room while no other request is counted. The first of a peer
+    /// may have all that is left of its class, the others what is left of the peer's share.
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        class: CallClass,
+        peer: &Arc<Peer>,
+        share: f64,
+        bytes: usize,
+    ) -> Option<Charge> {
+        self.charge_beside(class, peer, share, bytes, 0)
+    }
+
+    /// As [`Queues::charge`], for a call that waits and holds `beside` bytes already.
+    pub(crate) fn charge_beside(
+        self: &Arc<Self>,
+        class: CallClass,
+        peer: &Arc<Peer>,
+        share: f64,
+        bytes: usize,
+        beside: usize,
+    ) -> Option<Charge> {
+        let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
+        let mut charge = Charge { queues, peer, class: Some(class), bytes: 0, beside };
+        charge.grow(share, bytes).then_some(charge)
+    }
+
+    /// Whether so much of the memory for requests is taken that frames which do not arrive have to go.
+    pub(crate) fn is_crowded_by_requests(&self) -> bool {
+        let of_class = |class: CallClass| self.held[class.index()].bytes.load(Ordering::Relaxed);
+        self.arriving_bytes() > self.limits.arriving_bytes_max() / 2
+            || CallClass::ALL.iter().any(|class| of_class(*class) > self.limits.class_bytes_max(*class) / 2)
+    }
+}
+
+/// Whether `bytes` more fit into `max`, and into what a peer may have of it.
+fn is_fair(max: usize, all_before: usize, own_before: usize, bytes: usize, share: f64) -> bool {
+    // Two counters that are read one after the other may disagree for a moment.
+    let others = all_before.saturating_sub(own_before);
+    own_before.saturating_add(bytes) <= fair_max(max, others, share)
+}
+
+impl Charge {
+    /// As many bytes more; false, with nothing changed, if there is no room for them.
+    pub fn grow(&mut self, share: f64, bytes: usize) -> bool {
+        let queues = &self.queues;
+        let class = self.class.expect("only the charge of a class grows");
+        let others_before = queues.class_bytes() - self.bytes.min(queues.class_bytes());
+        let (all, own) = (&queues.held[class.index()].bytes, &self.peer.class_bytes[class.index()]);
+        let all_before = all.fetch_add(bytes, Ordering::Relaxed);
+        let own_before = own.fetch_add(bytes, Ordering::Relaxed);
+        let of_class = queues.limits.class_bytes_max(class);
+        let is_alone = others_before <= self.beside;
+        let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= of_class;
+        let fits = is_alone || is_first || is_fair(of_class, all_before, own_before, bytes, share);
+        if fits {
+            self.bytes += bytes;
+        } else {
+            give_back(all, own, bytes);
+        }
+        fits
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn give_back(all: &AtomicUsize, own: &AtomicUsize, bytes: usize) {
+    take_off(all, bytes, "bytes of requests that are arriving");
+    take_off(own, bytes, "bytes of a peer's requests that are arriving");
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let (queues, peer) = (&self.queues, &self.peer);
+        match self.class {
+            None => give_back(&queues.arriving, &peer.arriving_bytes, self.bytes),
+            Some(class) => {
+                let index = class.index();
+                give_back(&queues.held[index].bytes, &peer.class_bytes[index], self.bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: f64 = 1.0;
+
+    fn peer() -> Arc<Peer> {
+        Arc::new(Peer::default())
+    }
+
+    #[test]
+    fn a_frame_larger_than_its_class_gets_room_alone() {
+        let queues = Queues::new(QueueLimits::new(2, 1600));
+        let charge = |class, bytes| queues.charge(class, &peer(), ALL, bytes);
+        let large = charge(CallClass::Read, 1500).expect("alone");
+        assert!(charge(CallClass::Read, 1).is_none());
+        assert!(charge(CallClass::Meta, 101).is_none());
+        let meta = charge(CallClass::Meta, 100).expect("within its share");
+        drop(large);
+        assert!(charge(CallClass::Read, 1500).is_none());
+        assert!(charge(CallClass::Read, 200).is_some());
+        drop(meta);
+        assert_eq!(queues.request_bytes(), 0, "all is given back");
+    }
+
+    /// One that sends beginnings of frames and never an end must not keep others from sending.
+    #[test]
+    fn a_peer_leaves_room_for_others() {
+        const MAX: usize = 16 << 20;
+        let queues = Queues::new(QueueLimits::new(2, MAX));
+        let (hostile, honest) = (peer(), peer());
+        for small in [true, false] {
+            let charge = |peer: &Arc<Peer>| match small {
+                true => queues.charge_arriving(peer, 0.5, 64 << 10),
+                false => queues.charge(CallClass::Read, peer, 0.5, 64 << 10),
+            };
+            let max = if small { MAX / 16 } else { MAX / 8 };
+            let held: Vec<Charge> = std::iter::from_fn(|| charge(&hostile)).collect();
+            assert_eq!(held.len() * (64 << 10), max / 2);
+            let others: Vec<Charge> = std::iter::from_fn(|| charge(&honest)).collect();
+            assert_eq!(others.len() * (64 << 10), max / 4, "half of what is left");
+            assert!(queues.is_crowded_by_requests());
+            drop((held, others));
+            assert_eq!((queues.request_bytes(), queues.arriving_bytes()), (0, 0));
+            assert!(!queues.is_crowded_by_requests());
+        }
+        assert_eq!(hostile.arriving_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_first_frame_of_a_peer_may_have_what_is_left_of_its_class() {
+        let queues = Queues::new(QueueLimits::new(2, 1600));
+        let (one, other) = (peer(), peer());
+        let _waits = queues.charge(CallClass::Read, &other, 0.5, 50).unwrap();
+        let mut first = queues.charge(CallClass::Read, &one, 0.5, 100).expect("more than its share");
+        assert!(first.grow(0.5, 50), "also when it grows");
+        assert!(!first.grow(0.5, 1), "the class is full");
+        assert!(queues.charge(CallClass::Read, &one, 0.5, 1).is_none());
+        assert_eq!((first.bytes(), queues.snapshot(CallClass::Read).request_bytes), (150, 200));
+    }
+}

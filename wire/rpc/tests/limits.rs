@@ -1,0 +1,246 @@
+//! What one client can take from the others: memory, connections, time of event loops.
+
+mod common;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Client, eventually, header, opening, request, start};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use halcyon_cell::Cell;
+use halcyon_rpc::{CallClass, CellBlock, Codec, Compressor, QueueLimits, RpcServer, RpcSettings};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
+
+const GZIP: &str = "org.apache.hadoop.io.compress.GzipCodec";
+const TOO_BIG: &str = "org.apache.hadoop.hbase.CallQueueTooBigException";
+const DO_NOT_RETRY: &str = "org.apache.hadoop.hbase.DoNotRetryIOException";
+
+/// A client that packs its cells.
+async fn packing(server: &RpcServer, compressor: &str) -> Client {
+    let mut client = Client::raw(server).await;
+    client.send(&opening(&header(Some(Codec::KeyValue.class()), Some(compressor)))).await;
+    client
+}
+
+/// A client on another machine, as far as addresses tell.
+async fn from_elsewhere(server: &RpcServer, address: &str) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse::<SocketAddr>().unwrap()).unwrap();
+    let stream = socket.connect(server.local_addr()).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    Client::of(stream)
+}
+
+/// Cells as small as they get, `raw_bytes` of them.
+fn small_cells(raw_bytes: usize) -> Vec<u8> {
+    let mut block = CellBlock::new(Codec::KeyValue);
+    block.push(&Cell::put(b"r", b"f", b"", 1, b""));
+    let one = block.into_bytes();
+    one.repeat(raw_bytes / one.len())
+}
+
+fn gzip(raw: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(raw).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn limited(request_bytes_max: usize) -> RpcSettings {
+    RpcSettings {
+        queues: QueueLimits::new(1 << 20, request_bytes_max),
+        frame_bytes_max: request_bytes_max,
+        ..RpcSettings::default()
+    }
+}
+
+async fn is_served(client: &mut Client, call_id: u32) {
+    client.send(&request(call_id, "Echo", b"honest", b"")).await;
+    assert_eq!(client.answer().await.header.call_id, Some(call_id));
+}
+
+/// 150 KB became 57 MB of two million cells, on the event loop, before anybody had looked at the method.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packed_cells_have_their_room_before_they_are_unpacked() {
+    let (server, service) = start(limited(16 << 20)).await;
+    let bomb = gzip(&small_cells(15 << 20));
+    assert!(bomb.len() < 64 << 10, "{}", bomb.len());
+    let mut client = packing(&server, GZIP).await;
+    for call_id in 0..4 {
+        client.send(&request(call_id, "Echo", b"", &bomb)).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.exception().0, TOO_BIG, "cells are twice as large as their bytes");
+    }
+    assert!(service.seen.lock().is_empty());
+    assert_eq!(server.queues().request_bytes(), 0);
+    assert_eq!(server.queues().snapshot(CallClass::Write).refused, 4);
+    // What fits is unpacked, on the event loop or beside it.
+    for (call_id, raw_bytes) in (10..).zip([100, 50 << 10, 900 << 10, 3 << 20]) {
+        let raw = small_cells(raw_bytes);
+        client.send(&request(call_id, "Echo", b"", &gzip(&raw))).await;
+        let answer = client.answer().await;
+        let unpacked = Compressor::Gzip.decompress(&answer.cells, 16 << 20).unwrap();
+        assert!(unpacked == raw[..], "{raw_bytes}");
+        assert!(service.batches.load(Ordering::SeqCst) > 0, "the log is driven");
+    }
+    eventually("all room is given back", || server.queues().request_bytes() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cells_keep_their_room_until_the_call_is_answered() {
+    let (server, service) = start(limited(64 << 20)).await;
+    for (call_id, raw_bytes) in [(1, 300 << 10), (2, 3 << 20)] {
+        let mut client = packing(&server, GZIP).await;
+        client.send(&request(call_id, "Later", b"", &gzip(&small_cells(raw_bytes)))).await;
+        eventually("it waits with its cells", || {
+            let waiting = server.queues().snapshot(CallClass::Write);
+            waiting.calls_waiting == 1 && waiting.request_bytes > 2 * raw_bytes
+        })
+        .await;
+        service.release.add_permits(1);
+        assert_eq!(client.answer().await.header.call_id, Some(call_id));
+        eventually("the room is given back", || server.queues().request_bytes() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn cells_of_a_method_without_cells_are_not_unpacked() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = packing(&server, GZIP).await;
+    client.send(&request(1, "Fail", b"", b"nothing of gzip")).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.exception().0, DO_NOT_RETRY);
+    assert!(answer.exception().1.contains("Fail takes no cell block"), "{:?}", answer.exception());
+    assert!(service.seen.lock().is_empty());
+    is_served(&mut client, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_may_not_become_a_hundred_times_as_large() {
+    let settings = RpcSettings { cell_block_ratio_max: 20, ..limited(256 << 20) };
+    let (server, _service) = start(settings).await;
+    let mut client = packing(&server, GZIP).await;
+    client.send(&request(1, "Later", b"", &gzip(&vec![0; 17 << 20]))).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.exception().0, DO_NOT_RETRY);
+    assert!(answer.exception().1.contains("halcyon.ipc.cellblock.ratio.max"), "{:?}", answer.exception());
+    is_served(&mut client, 2).await;
+}
+
+/// Thousands of connections that each send most of a small frame and stop held hundreds of megabytes in no account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_that_do_not_end_are_counted_and_leave_room_for_others() {
+    const MAX: usize = 8 << 20;
+    let (server, _service) = start(limited(MAX)).await;
+    let whole = request(1, "Echo", &vec![0; 60_000], b"");
+    let mut hostile = Vec::new();
+    for _ in 0..200 {
+        let mut client = Client::open(&server).await;
+        client.stream.write_all(&whole[..50_000]).await.unwrap();
+        hostile.push(client);
+    }
+    eventually("all have been read", || server.stats().snapshot().received_bytes >= 200 * 50_000).await;
+    let queues = server.queues();
+    eventually("some are refused", || server.stats().snapshot().calls_refused > 100).await;
+    assert!(queues.arriving_bytes() > 0 && queues.arriving_bytes() <= MAX / 16 / 2);
+    assert!(queues.snapshot(CallClass::Write).request_bytes <= MAX / 16 * 9 / 2);
+    assert!(hostile.iter().all(|client| client.stream.peer_addr().is_ok()));
+    // The same from elsewhere.
+    let mut honest = from_elsewhere(&server, "127.0.0.2").await;
+    honest.send(&opening(&header(None, None))).await;
+    honest.stream.write_all(&whole[..50_000]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    honest.send(&whole[50_000..]).await;
+    assert_eq!(honest.answer().await.message.len(), 60_000);
+    // And from here, whole at once.
+    is_served(&mut Client::open(&server).await, 7).await;
+    drop((hostile, honest));
+    eventually("all is given back", || queues.request_bytes() == 0).await;
+}
+
+/// Not even the call of such a frame is known, so there is nobody to answer.
+#[tokio::test]
+async fn beginnings_of_frames_are_counted_from_the_first_byte() {
+    let (server, _service) = start(limited(1 << 20)).await;
+    let mut clients = Vec::new();
+    for beginning in [&b"\0"[..], b"\0\x0f\0\0\xff\xff"] {
+        for _ in 0..20 {
+            let mut client = Client::open(&server).await;
+            client.send(beginning).await;
+            clients.push(client);
+        }
+    }
+    // 64 KiB for such beginnings, half of it for one peer, and 4 KiB for each.
+    eventually("most have to go", || server.stats().snapshot().connections_open == 8).await;
+    assert_eq!(server.queues().arriving_bytes(), 32 << 10);
+    drop(clients);
+    eventually("all is given back", || server.queues().arriving_bytes() == 0).await;
+}
+
+/// Large frames that never end kept a class full for as long as their connections stayed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_that_do_not_arrive_go_when_room_is_short() {
+    let silent_timeout = Duration::from_millis(100);
+    let (server, _service) = start(RpcSettings { silent_timeout, ..limited(8 << 20) }).await;
+    let whole = request(1, "Echo", &vec![0; 100_000], b"");
+    let mut hostile = Vec::new();
+    for address in ["127.0.0.2", "127.0.0.3", "127.0.0.4"] {
+        for _ in 0..20 {
+            let mut client = from_elsewhere(&server, address).await;
+            client.send(&opening(&header(None, None))).await;
+            let _ = client.stream.write_all(&whole[..80_000]).await;
+            hostile.push(client);
+        }
+    }
+    eventually("they are left", || {
+        let is_free = server.queues().snapshot(CallClass::Write).request_bytes <= (8 << 20) / 16 * 9 / 2;
+        server.stats().snapshot().connections_left > 0 && is_free
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_peer_does_not_take_all_connections() {
+    let settings = RpcSettings { connections_max: 8, ..RpcSettings::default() };
+    let (server, _service) = start(settings).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = Client::open(&server).await;
+        is_served(&mut client, 1).await;
+        clients.push(client);
+    }
+    Client::raw(&server).await.expect_close().await;
+    assert_eq!(server.stats().snapshot().connections_refused, 1);
+    for address in ["127.0.0.2", "127.0.0.3"] {
+        let mut elsewhere = from_elsewhere(&server, address).await;
+        elsewhere.send(&opening(&header(None, None))).await;
+        is_served(&mut elsewhere, 1).await;
+        clients.push(elsewhere);
+    }
+    drop(clients);
+    eventually("they have gone", || server.stats().snapshot().connections_open == 0).await;
+    is_served(&mut Client::open(&server).await, 9).await;
+}
+
+/// HBase reads a parameter to the end of its frame if its length says more, and a client in Python relies on it.
+#[tokio::test]
+async fn a_parameter_longer_than_its_frame_ends_with_it() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    let mut frame = request(5, "Echo", &[b'x'; 200], b"");
+    let at = frame.len() - 202;
+    assert_eq!(frame[at..at + 2], [200 | 0x80, 1][..], "the length of the parameter");
+    frame[at + 1] = 0x7f; // 16,256 and some more
+    client.send(&frame).await;
+    assert_eq!(&client.answer().await.message[..], &[b'x'; 200]);
+    // With cells behind it, nobody knows where they begin.
+    let mut frame = request(6, "Echo", &[b'x'; 200], b"cells");
+    let at = frame.len() - 202 - 5;
+    frame[at + 1] = 0x7f;
+    client.send(&frame).await;
+    assert_eq!(client.answer().await.exception().0, DO_NOT_RETRY);
+    assert_eq!(service.seen.lock().len(), 1);
+}
