@@ -261,3 +261,76 @@ async fn too_many_connections_and_silence_are_cut_off() {
     drop(server);
     third.expect_close().await;
 }
+
+/// Each session held a megabyte of a request that never ended, for more than two minutes, in no account.
+#[tokio::test]
+async fn requests_that_do_not_end_are_short_and_short_lived() {
+    let settings = ZkSettings { connect_timeout: Duration::from_millis(200), ..ZkSettings::default() };
+    let (server, _tree) = start(settings).await;
+    let mut hostile = Vec::new();
+    for _ in 0..50 {
+        let mut client = Client::open(&server).await;
+        client.stream.write_u32(4_000).await.unwrap();
+        client.stream.write_all(&[0; 3_900]).await.unwrap();
+        hostile.push(client);
+    }
+    assert!(server.held_bytes() <= 50 * (5 << 10), "{}", server.held_bytes());
+    for mut client in hostile {
+        client.expect_close().await;
+    }
+    // A megabyte is not even read. The others go on.
+    let mut client = Client::open(&server).await;
+    client.stream.write_u32(1 << 20).await.unwrap();
+    client.expect_close().await;
+    let mut good = Client::open(&server).await;
+    assert_eq!(good.ask(2, 3, "/hbase").await.0, 0);
+    eventually("all is given back", || server.held_bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answer_goes() {
+    let settings = ZkSettings { write_timeout: Duration::from_millis(200), ..ZkSettings::default() };
+    let (server, tree) = start(settings).await;
+    tree.set("/hbase/large", Bytes::from(vec![7; 512 << 10]));
+    let mut client = Client::open(&server).await;
+    for xid in 0..200 {
+        let mut frame = BytesMut::new();
+        frame.put_i32(xid);
+        frame.put_i32(4);
+        frame.put_i32(12);
+        frame.put_slice(b"/hbase/large");
+        frame.put_u8(0);
+        if client.stream.write_u32(frame.len() as u32).await.is_err()
+            || client.stream.write_all(&frame).await.is_err()
+        {
+            break; // it has gone already
+        }
+    }
+    eventually("it goes, with all that waits for it", || server.held_bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn an_address_does_not_take_all_sessions() {
+    let (server, _tree) = start(ZkSettings { connections_max: 8, ..ZkSettings::default() }).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(Client::open(&server).await);
+    }
+    Client::raw(&server).await.expect_close().await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut elsewhere = Client { stream: socket.connect(server.local_addr()).await.unwrap() };
+    elsewhere.send(&connect_request(30_000, 0, true)).await;
+    elsewhere.frame().await;
+    assert_eq!(elsewhere.ask(2, 3, "/hbase").await.0, 0);
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never happened: {what}");
+}
