@@ -166,7 +166,7 @@ impl RegionServer {
             scanners: Arc::new(Scanners::new(
                 clock.clone(),
                 settings.scanner_lease,
-                settings.scanners_count_max,
+                settings.scanner_limits(),
             )),
             pool: Arc::new(DiskPool::new(settings.pool_limits(), clock.clone())),
             pressure: Arc::new(Pressure::new(

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::common::{Lab, ROOT, class};
+use crate::common::{self, Lab, ROOT, class};
 use halcyon_cell::{Cell, CellType};
 use halcyon_env::FileSystem;
+use halcyon_env::sim::SimFileSystem;
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_proto::pb;
 
@@ -39,9 +40,9 @@ fn a_load_from_its_token_to_its_end() {
     assert!(token.starts_with(&format!("{ROOT}/staging/tester__default_t__")), "{token}");
     assert!(lab.fs.exists(Path::new(&token)).unwrap());
 
-    write_hfile(&lab, "/out/f/0a");
-    assert!(load(&lab, "file:/out/f/0a").unwrap().loaded);
-    assert!(!lab.fs.exists(Path::new("/out/f/0a")).unwrap());
+    write_hfile(&lab, "/hbase/out/f/0a");
+    assert!(load(&lab, "file:/hbase/out/f/0a").unwrap().loaded);
+    assert!(!lab.fs.exists(Path::new("/hbase/out/f/0a")).unwrap());
     assert_eq!(lab.row("r"), ["loaded"]);
 
     for wrong in [ROOT, "/hbase/data", "/hbase/staging", "/hbase/staging/../data", "x"] {
@@ -52,6 +53,56 @@ fn a_load_from_its_token_to_its_end() {
     let cleanup = pb::CleanupBulkLoadRequest { bulk_token: token.clone(), region: Some(lab.specifier()) };
     lab.call::<pb::CleanupBulkLoadResponse>("CleanupBulkLoad", &cleanup, Vec::new()).unwrap();
     assert!(!lab.fs.exists(Path::new(&token)).unwrap());
+}
+
+fn refusal(lab: &Lab, path: &str) -> halcyon_rpc::RpcError {
+    load(lab, path).unwrap_err()
+}
+
+/// Whoever could call could take away any HFile that the server may rename.
+#[test]
+fn files_of_others_are_copied_and_with_roots_refused() {
+    let lab = Lab::new();
+    write_hfile(&lab, "/others/f/0a");
+    assert!(load(&lab, "/others/f/0a").unwrap().loaded);
+    assert!(lab.fs.exists(Path::new("/others/f/0a")).unwrap(), "it stays where it was");
+
+    let bulk_load_roots = "/out, file:///more/out".to_string();
+    let settings = halcyon_regionserver::RegionServerSettings { bulk_load_roots, ..common::settings() };
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    for good in ["/out/f/0a", "/more/out/0a", "/hbase/out/f/0a"] {
+        write_hfile(&lab, good);
+        assert!(load(&lab, good).unwrap().loaded, "{good}");
+        assert!(!lab.fs.exists(Path::new(good)).unwrap(), "{good}: moved, not copied");
+    }
+    for foreign in ["/others/f/0a", "/outer/f/0a", "/more/f/0a"] {
+        write_hfile(&lab, foreign);
+        let error = refusal(&lab, foreign);
+        assert!(error.message.contains("halcyon.bulkload.roots"), "{foreign}: {error}");
+        assert!(lab.fs.exists(Path::new(foreign)).unwrap());
+    }
+    let (there, missing) = (refusal(&lab, "/others/f/0a").message, refusal(&lab, "/others/f/0b").message);
+    assert_eq!(there.replace("0a", "0b"), missing, "nobody is told what is there");
+}
+
+/// The answer said whether a file is there, and the last bytes of any file.
+#[test]
+fn an_answer_tells_nothing_of_a_file() {
+    let lab = Lab::new();
+    let mut answers = Vec::new();
+    for (name, bytes) in [("short", &b"x"[..]), ("text", b"root:x:0:0:root:/root:/bin/bash\n"), ("none", b"")]
+    {
+        let path = format!("/etc/{name}");
+        lab.fs.create_dir_all(Path::new("/etc")).unwrap();
+        if name != "none" {
+            lab.fs.put_new(Path::new(&path), bytes).unwrap();
+        }
+        let error = refusal(&lab, &path);
+        assert!(error.class.ends_with(".DoNotRetryIOException"), "{error}");
+        answers.push(error.message.replace(name, "FILE"));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
 }
 
 #[test]

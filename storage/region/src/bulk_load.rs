@@ -152,14 +152,14 @@ impl Region {
         let store = self.store_or_error(&file.family)?;
         let env = file.from.as_ref().unwrap_or(&self.services.env);
         let hfile = HFile::open(env, &file.path, &self.services.cache, ReaderOptions::default())
-            .map_err(|error| refused(&file.path, &error))?;
+            .map_err(|error| refused(&file.path, error.kind(), &error))?;
         hfile.blocks().retire(); // the loaded file has another name
         if hfile.comparator() != self.info.comparator() {
-            return Err(Error::invalid(format!("{}: its cells have another order", file.path.display())));
+            return Err(refused(&file.path, ErrorKind::Invalid, &"its cells have another order"));
         }
         let info = hfile.info();
         let (Some(first), Some(last)) = (info.first_key(), info.last_key()) else {
-            return Err(Error::invalid(format!("{} has no cells", file.path.display())));
+            return Err(refused(&file.path, ErrorKind::Invalid, &"it has no cells"));
         };
         if !self.info.contains_row(first.row()) || !self.info.contains_row(last.row()) {
             return Ok(None);
@@ -301,11 +301,22 @@ impl Region {
     }
 }
 
-/// A file that cannot be read now cannot be read later: the client is told so, and not to repeat the call.
-fn refused(path: &Path, error: &Error) -> Error {
-    let kind = match error.kind() {
-        ErrorKind::Corrupt | ErrorKind::Io => ErrorKind::Invalid,
-        kind => kind,
-    };
-    Error::new(kind, format!("{} cannot be loaded: {}", path.display(), error.message()))
+/// What a client is told of a file, whatever is wrong with it. It names a file of the server's, so it is told neither
+/// whether the file is there nor anything of what is in it. The client is not to repeat the call: what cannot be read now
+/// cannot be read later.
+pub fn cannot_be_loaded(path: &Path) -> Error {
+    let path = path.display();
+    Error::invalid(format!(
+        "{path} cannot be loaded: it is no HFile with cells in the order of the table that this server can read; its \
+         log says why"
+    ))
+}
+
+/// Writes the reason to the log.
+fn refused(path: &Path, kind: ErrorKind, reason: &dyn std::fmt::Display) -> Error {
+    tracing::warn!(path = %path.display(), %reason, "a file of a bulk load is refused");
+    match kind {
+        ErrorKind::Busy | ErrorKind::Stopping => Error::new(kind, reason.to_string()),
+        _ => cannot_be_loaded(path),
+    }
 }

@@ -63,7 +63,9 @@ pub use api::{
     BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState,
     Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
 };
-pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome, LoadNote};
+pub use bulk_load::{
+    BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome, LoadNote, cannot_be_loaded,
+};
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,

@@ -12,9 +12,14 @@
 //! An idle scanner, or one whose call is queued, holds no memory of flushed memstores. It releases its view, and takes a new
 //! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
 //!
+//! Scanners are limited: one connection may have a share of what its peer may have, and a peer a share of what the others
+//! leave ([`fair_max`]). A client that opens scanners and never closes them leaves some to others.
+//!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry as Place, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_env::{Clock, Mutex, random_bytes};
 use halcyon_region::{RegionScanner, ReleasedView};
-use halcyon_rpc::{Connection, RpcError};
+use halcyon_rpc::{Connection, RpcError, fair_max};
 
 use crate::quotas::ScanHistory;
 use crate::regions::region_table::{OnlineRegion, text};
@@ -30,6 +35,8 @@ use crate::regions::region_table::{OnlineRegion, text};
 /// Closed ids that are remembered at most. A client that closes what is forgotten is told that it is unknown,
 /// which clients only log.
 const CLOSED_COUNT_MAX: usize = 1 << 16;
+/// What an open scanner takes beside blocks and memstores that it stands on, seen with a hundred thousand of them.
+pub(crate) const SCANNER_BYTES: u64 = 4 << 10;
 
 /// A scanner of a client and what the protocol needs to know of its past.
 pub(crate) struct OpenScanner {
@@ -60,11 +67,27 @@ pub(crate) enum Claim {
     Renewed,
 }
 
+/// How many scanners may be open. Plain data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScannerLimits {
+    pub(crate) open_count_max: usize,
+    /// The part of what others leave that a peer may have, and the part of that for one connection.
+    pub(crate) peer_share: f64,
+}
+
+/// Who has opened a scanner. Another connection may use it later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Opener {
+    connection: u64,
+    /// `None`: of this process.
+    peer: Option<IpAddr>,
+}
+
 /// See the head of the file.
 pub(crate) struct Scanners {
     clock: Arc<dyn Clock>,
     lease: Duration,
-    open_count_max: usize,
+    limits: ScannerLimits,
     next_id: AtomicU64,
     state: Mutex<State>,
 }
@@ -72,6 +95,9 @@ pub(crate) struct Scanners {
 #[derive(Default)]
 struct State {
     open: HashMap<u64, Entry>,
+    /// Number of `open` by the connections and peers that opened them.
+    by_connection: HashMap<Opener, usize>,
+    by_peer: HashMap<Option<IpAddr>, usize>,
     /// Call sequence number at which a scanner was closed.
     closed: HashMap<u64, u64>,
     /// When to forget closed ids, oldest first.
@@ -79,6 +105,34 @@ struct State {
 }
 
 impl State {
+    /// Whether one more would be too many for the connection that asks for it.
+    fn is_full(&self, opener: &Opener, limits: &ScannerLimits) -> bool {
+        let of_peer = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
+        let of_connection = self.by_connection.get(opener).copied().unwrap_or(0);
+        let peer_max = fair_max(limits.open_count_max, self.open.len() - of_peer, limits.peer_share);
+        of_connection >= fair_max(peer_max, of_peer - of_connection, limits.peer_share)
+    }
+
+    fn insert(&mut self, id: u64, entry: Entry) {
+        *self.by_connection.entry(entry.opener).or_default() += 1;
+        *self.by_peer.entry(entry.opener.peer).or_default() += 1;
+        self.open.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.open.remove(&id)?;
+        count_off(&mut self.by_connection, entry.opener);
+        count_off(&mut self.by_peer, entry.opener.peer);
+        Some(entry)
+    }
+
+    /// Takes out those whose connection is gone: their clients may never come back.
+    fn remove_unconnected(&mut self) -> Vec<Entry> {
+        let ids: Vec<u64> =
+            self.open.iter().filter(|(_, entry)| !entry.has_connection).map(|(&id, _)| id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
     fn remember_closed(&mut self, id: u64, next_call_seq: u64, expires_ns: u64) {
         if self.closed_expiry.len() >= CLOSED_COUNT_MAX
             && let Some((_, oldest)) = self.closed_expiry.pop_front()
@@ -90,7 +144,19 @@ impl State {
     }
 }
 
+/// One less; nothing is kept of who has none.
+fn count_off<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    let Place::Occupied(mut count) = counts.entry(key) else {
+        unreachable!("a scanner that is open was counted");
+    };
+    *count.get_mut() -= 1;
+    if *count.get() == 0 {
+        count.remove();
+    }
+}
+
 struct Entry {
+    opener: Opener,
     /// Of the scanner, when it was last idle.
     held_bytes: u64,
     /// What `next_call_seq` of the next call has to be.
@@ -131,11 +197,11 @@ enum Holding {
 }
 
 impl Scanners {
-    pub(crate) fn new(clock: Arc<dyn Clock>, lease: Duration, open_count_max: usize) -> Scanners {
+    pub(crate) fn new(clock: Arc<dyn Clock>, lease: Duration, limits: ScannerLimits) -> Scanners {
         // Ids of two incarnations must not meet: the upper half is drawn anew each time, and stays positive
         // as a Java long.
         let upper = u64::from(u32::from_be_bytes(random_bytes()) >> 1) << 32;
-        Scanners { clock, lease, open_count_max, next_id: AtomicU64::new(upper + 1), state: Mutex::default() }
+        Scanners { clock, lease, limits, next_id: AtomicU64::new(upper + 1), state: Mutex::default() }
     }
 
     /// An id for a scanner that a call opens, and the sequence number its next call has to carry.
@@ -154,17 +220,24 @@ impl Scanners {
         scanner: Box<OpenScanner>,
     ) -> Result<(), RpcError> {
         let expires_ns = self.expires_ns();
+        let opener = Opener { connection: scanner.connection.id, peer: scanner.connection.address };
         let mut state = self.state.lock();
         let mut dropped = Vec::new();
-        if state.open.len() >= self.open_count_max {
-            dropped.extend(state.open.extract_if(|_, entry| !entry.has_connection));
+        if state.is_full(&opener, &self.limits) {
+            dropped = state.remove_unconnected();
         }
-        if state.open.len() >= self.open_count_max {
-            return Err(RpcError::region_too_busy(format!("{} scanners are open", state.open.len())));
+        if state.is_full(&opener, &self.limits) {
+            let (all, own) = (state.open.len(), state.by_connection.get(&opener).copied().unwrap_or(0));
+            drop(state);
+            return Err(RpcError::region_too_busy(format!(
+                "{all} scanners are open, {own} of them by this connection, which may have no more now \
+                 (halcyon.scanners.max, halcyon.peer.share)"
+            )));
         }
-        let mut entry = Entry { held_bytes: 0, next_call_seq, has_connection: true, holding: Holding::Busy };
+        let mut entry =
+            Entry { opener, held_bytes: 0, next_call_seq, has_connection: true, holding: Holding::Busy };
         let let_go = entry.rest(scanner, expires_ns);
-        state.open.insert(id, entry);
+        state.insert(id, entry);
         drop(state);
         drop((let_go, dropped));
         Ok(())
@@ -196,7 +269,7 @@ impl Scanners {
                 Err(RpcError::lease(format!("lease '{id}' does not exist")))
             }
             Holding::RegionClosed { region, .. } => {
-                state.open.remove(&id);
+                state.remove(id);
                 Err(RpcError::not_serving_region(format!("{region} was closed under scanner {id}")))
             }
             Holding::Idle { scanner, .. } => {
@@ -251,9 +324,10 @@ impl Scanners {
         drop(let_go);
     }
 
-    /// Bytes of blocks that open scanners stand on, when they were last idle.
+    /// Bytes of open scanners, and of the blocks that they stood on when they were last idle.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.state.lock().open.values().map(|entry| entry.held_bytes).sum()
+        let state = self.state.lock();
+        state.open.values().map(|entry| entry.held_bytes + SCANNER_BYTES).sum()
     }
 
     /// Takes a claim back whose call was not carried out: the next one may have its sequence number, if it was
@@ -274,7 +348,7 @@ impl Scanners {
         let expires_ns = self.expires_ns();
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if let Some(entry) = state.open.remove(&id) {
+        if let Some(entry) = state.remove(id) {
             state.remember_closed(id, entry.next_call_seq, expires_ns);
         }
     }
@@ -339,7 +413,7 @@ impl Scanners {
             Holding::Busy | Holding::Waiting(_) => false,
         };
         let ids: Vec<u64> = state.open.iter().filter(|(_, e)| expired(e)).map(|(&id, _)| id).collect();
-        let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.open.remove(id)).collect();
+        let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.remove(*id)).collect();
         while let Some(&(expires_ns, id)) = state.closed_expiry.front() {
             if expires_ns > now_ns {
                 break;
@@ -385,4 +459,47 @@ fn unknown_scanner(id: u64) -> RpcError {
         "Unknown scanner '{id}': the id is wrong, its lease ran out, or the server was restarted. If the client \
          lets more time pass between calls, raise hbase.client.scanner.timeout.period"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ScannerLimits = ScannerLimits { open_count_max: 64, peer_share: 0.5 };
+
+    fn opener(peer: u8, connection: u64) -> Opener {
+        Opener { connection, peer: Some([10, 0, 0, peer].into()) }
+    }
+
+    /// Opens as many as it gets, or `most`, with ids from `begin` on.
+    fn open(state: &mut State, opener: Opener, begin: u64, most: usize) -> usize {
+        let mut count = 0;
+        while count < most && !state.is_full(&opener, &LIMITS) {
+            let id = begin + count as u64;
+            let entry =
+                Entry { opener, held_bytes: 0, next_call_seq: 0, has_connection: true, holding: Holding::Busy };
+            state.insert(id, entry);
+            count += 1;
+        }
+        count
+    }
+
+    /// One connection opened all scanners of the server in a second and a half, and nobody else could scan.
+    #[test]
+    fn no_connection_and_no_peer_takes_all_scanners() {
+        let mut state = State::default();
+        let of_one: Vec<usize> = (0..6)
+            .map(|connection| open(&mut state, opener(1, connection), connection * 100, usize::MAX))
+            .collect();
+        assert_eq!(of_one, [16, 8, 4, 2, 1, 1], "half of all, in falling parts");
+        assert_eq!(open(&mut state, opener(2, 10), 1_000, 3), 3, "others have some");
+        for id in 0..16 {
+            state.remove(id);
+        }
+        assert!(open(&mut state, opener(1, 7), 2_000, usize::MAX) > 0, "what is closed is another's");
+        for id in 0..3_000 {
+            state.remove(id);
+        }
+        assert!(state.open.is_empty() && state.by_connection.is_empty() && state.by_peer.is_empty());
+    }
 }

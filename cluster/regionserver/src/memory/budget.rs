@@ -4,9 +4,9 @@
 //! budget = memstores + blocks + requests + answers + log + working
 //!
 //! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that are ready for writers
-//! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners, nonces of
+//! blocks      the block cache, roots of index and bloom filters of open files, open scanners with their blocks, nonces of
 //!             finished operations, what the console keeps
-//! requests    frames of calls that wait, and large frames that are arriving
+//! requests    frames of calls that wait with their cells, frames that are arriving, sessions of the ZooKeeper endpoint
 //! answers     answers that the disk pool is making, and answers that clients have not taken yet
 //! log         WAL buffers: one that fills, and one that is being written
 //! working     buffers of flushes and compactions, and read buffers of connections
@@ -18,8 +18,8 @@
 //! | part | at its limit |
 //! |---|---|
 //! | memstores | writers are held back and then refused (`pressure.rs`); ready chunks are used before new ones are allocated |
-//! | blocks | blocks are evicted; open files, scanners, nonces and the console reduce the cache's capacity; nonces take at most 1/16 of the budget |
-//! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`) |
+//! | blocks | blocks are evicted; open files, scanners, nonces and the console reduce the cache's capacity; nonces and scanners take at most 1/16 of the budget each |
+//! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`); connections with half a frame are closed in the end |
 //! | answers | calls wait (`calls/pool.rs`); a connection whose client reads no answers is not read, and closed in the end |
 //! | log | the thread that appends writes the buffer first |
 //! | working | the number of threads that flush and compact is fixed |

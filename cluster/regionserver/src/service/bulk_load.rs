@@ -6,6 +6,10 @@
 //! CleanupBulkLoad    removes that directory
 //! ```
 //!
+//! A file is taken from the root directory, from directories that `halcyon.bulkload.roots` names, and if it names none from
+//! the file system of the root directory. Whatever is wrong with a file, its client gets the same answer: neither whether a
+//! file is there, nor what is in it, is told to whoever asks for it. The log says the reason.
+//!
 //! HBase moves the files to the directory of the token first, because its clients and servers may be different users of the
 //! file system. Here the region has a place of its own for them. An answer of `loaded=false` says that files have rows of other
 //! regions: the client divides them and tries again. HBase gives this answer for each failure, here other failures are
@@ -106,9 +110,7 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     let mut files = Vec::with_capacity(asked.len());
     for named in &asked {
         let (path, from) = path_of(server, &named.path)?;
-        let is_own =
-            from.is_none() && OWN_DIRS.iter().any(|dir| path.starts_with(server.resources.root.join(dir)));
-        let copy = request.copy_file() || is_own;
+        let copy = request.copy_file() || is_left_there(server, &path, from.is_some(), &named.path)?;
         files.push(BulkLoadFile { family: named.family.clone(), path, from, copy });
     }
     let load = BulkLoad {
@@ -173,7 +175,11 @@ fn check_space(server: &RegionServer, online: &OnlineRegion, load: &BulkLoad) ->
     };
     let mut bytes = 0u64;
     for file in &load.files {
-        bytes = bytes.saturating_add(len(file).map_err(|error| errors::to_rpc(&error.into()))?);
+        let len = len(file).map_err(|error| {
+            tracing::warn!(path = %file.path.display(), %error, "a file of a bulk load cannot be read");
+            errors::to_rpc(&halcyon_region::cannot_be_loaded(&file.path))
+        })?;
+        bytes = bytes.saturating_add(len);
     }
     server.quotas.check_bulk_load(table, bytes)
 }
@@ -194,6 +200,39 @@ pub(super) fn cluster_id(server: &RegionServer) -> Result<String, RpcError> {
     };
     let id = ClusterId::decode_file(&bytes).map_err(|error| errors::to_rpc(&error))?;
     Ok(id.to_string())
+}
+
+/// Whether a file stays where it is, and the region gets a copy: other regions' files, and on a local disk what is not
+/// below the roots, because whoever may call may not take away every file that the server may rename. An error if it may not
+/// be loaded at all.
+fn is_left_there(
+    server: &RegionServer,
+    path: &Path,
+    is_elsewhere: bool,
+    address: &str,
+) -> Result<bool, RpcError> {
+    let root = &server.resources.root;
+    if !is_elsewhere && path.starts_with(root) {
+        return Ok(OWN_DIRS.iter().any(|dir| path.starts_with(root.join(dir))));
+    }
+    let roots = server.settings.bulk_load_roots.split(',').map(str::trim).filter(|root| !root.is_empty());
+    let mut is_any_named = false;
+    for named in roots {
+        is_any_named = true;
+        let (named, on_other_disk) = path_of(server, named)?;
+        if on_other_disk.is_some() == is_elsewhere && path.starts_with(named) {
+            return Ok(false);
+        }
+    }
+    if is_any_named || is_elsewhere {
+        return Err(errors::invalid(format!(
+            "{address} is not below a directory that halcyon.bulkload.roots of this server names"
+        )));
+    }
+    // Not the whole disk, if the root directory is at its top.
+    let beside = root.parent().filter(|parent| parent.parent().is_some());
+    let is_beside = beside.is_some_and(|parent| path.starts_with(parent));
+    Ok(!server.env.fs.is_remote() && !is_beside)
 }
 
 /// The path that an address of a client stands for, and its file system if that is not the root directory's.

@@ -18,6 +18,7 @@ use halcyon_wal::{OnDamage, SyncMode};
 use crate::background::split_policy::SplitSettings;
 use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
+use crate::calls::scanners::{SCANNER_BYTES, ScannerLimits};
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::quotas::QuotaSettings;
 use crate::settings::backup::BackupTable;
@@ -69,8 +70,15 @@ pub struct RegionServerSettings {
     pub scan_time_min: Duration,
     /// Scans of at most this many rows may run where they were received.
     pub inline_scan_rows_max: u32,
-    /// Open scanners at most; each holds memory of its region.
+    /// Open scanners at most; each holds memory of its region (`halcyon.scanners.max`). A sixteenth of the memory is a
+    /// limit as well.
     pub scanners_count_max: usize,
+    /// What one peer may have of connections, scanners and room for requests: this part of what the others leave
+    /// (`halcyon.peer.share`).
+    pub peer_share: f64,
+    /// Directories of files that bulk loads may name, divided by commas; empty: the file system of the root directory
+    /// (`halcyon.bulkload.roots`).
+    pub bulk_load_roots: String,
     /// Calls that wait for the disk at the same time (`hbase.regionserver.handler.count`). HBase has 30 threads that
     /// carry out every call; here only calls that need the disk need one of these.
     pub disk_threads_max: usize,
@@ -239,6 +247,8 @@ impl Default for RegionServerSettings {
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,
             scanners_count_max: 100_000,
+            peer_share: 0.5,
+            bulk_load_roots: String::new(),
             disk_threads_max: 16,
             meta_threads_max: 2,
             read_threads_share: 0.0,
@@ -374,6 +384,14 @@ impl RegionServerSettings {
     }
 
     /// How calls that may wait for the disk are kept apart.
+    /// What scanners may have: their number, within a sixteenth of the memory.
+    pub(crate) fn scanner_limits(&self) -> ScannerLimits {
+        const SCANNERS_MIN: u64 = 1_000;
+        let fitting = (self.memory_bytes / 16 / SCANNER_BYTES).max(SCANNERS_MIN);
+        let fitting = usize::try_from(fitting).unwrap_or(usize::MAX);
+        ScannerLimits { open_count_max: self.scanners_count_max.min(fitting), peer_share: self.peer_share }
+    }
+
     pub(crate) fn pool_limits(&self) -> PoolLimits {
         PoolLimits::new(
             self.disk_threads_max,
@@ -431,6 +449,11 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Client timeout of calls that do not say their own.";
             Restart, "hbase.client.scanner.timeout.period", "ms", Millis, scanner_lease,
                 "Time that a scanner lives between two calls.";
+            Restart, "halcyon.scanners.max", "scanners", Positive, scanners_count_max,
+                "Open scanners. They may also have a sixteenth of the memory at most, at 4 KiB each. HBase has no limit.";
+            Restart, "halcyon.peer.share", "share", Share, peer_share,
+                "What the connections of one address may have: this part of what the others leave of connections, scanners, \
+                 sessions of the ZooKeeper endpoint, and memory for requests that arrive. 1: an address may have all.";
             Restart, "hbase.server.scanner.max.result.size", "bytes", Number, result_bytes_max,
                 "Most bytes of cells in one answer.";
             Restart, "hbase.client.backpressure.enabled", "true, false", Flag, region_statistics,
@@ -577,6 +600,15 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "On which kind of disks HDFS keeps the files of regions, such as `ONE_SSD`. `NONE`: HDFS's own setting.";
             Restart, "hbase.hstore.block.storage.policy", "policy", Text, region.store_storage_policy,
                 "The same for families without the attribute `STORAGE_POLICY`. Tables and families may say otherwise.";
+        ),
+    },
+    Section {
+        title: "Tables and snapshots",
+        settings: settings!(RegionServerSettings:
+            Restart, "halcyon.bulkload.roots", "paths", Text, bulk_load_roots,
+                "Directories, divided by commas, below which files of bulk loads may be, beside the root directory. Others are \
+                 refused. Empty: any directory of the file system of the root directory, but from other places of a local \
+                 disk files are copied, not moved ([Bulk load](BULK_LOAD.md)).";
         ),
     },
     Section { title: "WAL", settings: super::wal::SETTINGS },
