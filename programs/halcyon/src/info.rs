@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use halcyon_rpc::Peers;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,6 +30,8 @@ const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
 struct Limits {
     /// Connections at the same time. Further ones wait in the listen backlog.
     connections_max: usize,
+    /// What one address may have of them: this part of what the others leave. Further ones are closed.
+    peer_share: f64,
     /// How long a client may take to send the head of a request.
     request_time_max: Duration,
     /// How long a connection may stay open, all its requests and responses included.
@@ -37,6 +40,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     connections_max: 64,
+    peer_share: 0.5,
     request_time_max: Duration::from_secs(10),
     connection_time_max: Duration::from_secs(60),
 };
@@ -115,13 +119,15 @@ impl RouteSwitch {
 
 async fn accept(listener: TcpListener, routes: Router, limits: Limits) {
     let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let peers = Peers::new(limits.connections_max, limits.peer_share);
     loop {
         let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let Some(place) = peers.enter(peer.ip()) else { continue };
                 let routes = routes.clone();
                 tokio::spawn(async move {
-                    let _slot = slot;
+                    let _places = (slot, place);
                     let serving = serve_connection(stream, routes, limits.request_time_max);
                     let _ = tokio::time::timeout(limits.connection_time_max, serving).await;
                 });
@@ -203,10 +209,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_address_leaves_connections_to_others() {
+        let server = start(Limits { connections_max: 4, ..LIMITS }).await;
+        let _silent = [
+            TcpStream::connect(server.local_addr()).await.unwrap(),
+            TcpStream::connect(server.local_addr()).await.unwrap(),
+        ];
+        let mut third = TcpStream::connect(server.local_addr()).await.unwrap();
+        assert_eq!(third.read(&mut [0]).await.unwrap_or(0), 0, "closed at once");
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut elsewhere = socket.connect(server.local_addr()).await.unwrap();
+        elsewhere.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        elsewhere.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("200 OK"), "{answer}");
+    }
+
+    #[tokio::test]
     async fn silent_clients_lose_their_connections() {
         for (request_ms, connection_ms) in [(50, 60_000), (60_000, 50)] {
             let server = start(Limits {
                 connections_max: 2,
+                peer_share: 1.0,
                 request_time_max: Duration::from_millis(request_ms),
                 connection_time_max: Duration::from_millis(connection_ms),
             });

@@ -20,6 +20,9 @@ use crate::surroundings::{Fact, Scope, Surroundings};
 use crate::traces::Traces;
 use crate::{console, metrics};
 
+/// Reads what a part of the server holds and may hold, in bytes.
+type ReadPart = Box<dyn Fn() -> (usize, usize) + Send + Sync>;
+
 /// Reads the counters of a port.
 type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
 
@@ -43,6 +46,8 @@ pub struct Sources {
     pub resident_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// Of the histograms in the beans.
     pub windows: Windows,
+    /// Parts with memory of their own, beside region server and queues.
+    parts: Vec<(&'static str, ReadPart)>,
     /// Name of a port and where its counters are read.
     pub rpc: Vec<(&'static str, ReadStats)>,
 }
@@ -114,8 +119,18 @@ impl Sources {
             queues,
             resident_bytes: Box::new(move || halcyon_env::resident_bytes(&*local)),
             windows: Windows::default(),
+            parts: Vec::new(),
             rpc: ports.iter().map(read_stats).collect(),
         }
+    }
+
+    /// One more part that the page `/memory` shows: what it holds, and may hold.
+    pub fn add_part(
+        &mut self,
+        name: &'static str,
+        read: impl Fn() -> (usize, usize) + Send + Sync + 'static,
+    ) {
+        self.parts.push((name, Box::new(read)));
     }
 
     pub(crate) fn windows(&self) -> WindowsNow<'_> {
@@ -221,6 +236,10 @@ impl Sources {
         parts.push(part("answers-waiting", self.queues.response_bytes(), limits.answer_bytes_max));
         let reserved = self.queues.reserved_bytes() as u64;
         parts.push(MemoryPart { name: "answers-being-made", held: reserved, limit: None });
+        for (name, read) in &self.parts {
+            let (held, limit) = read();
+            parts.push(part(name, held, limit));
+        }
         parts
     }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use halcyon_coord::ZkSettings;
 use halcyon_env::CryptoSettings;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
@@ -76,6 +77,8 @@ pub struct StandaloneSettings {
     pub bootstrap_nodes_max: usize,
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
     pub rpc: RpcSettings,
+    /// Limits of the endpoint where clients look for the cluster.
+    pub zookeeper: ZkSettings,
     pub cleaner: CleanerSettings,
     /// How long clients are told to wait for a snapshot (`hbase.snapshot.master.timeout.millis`).
     pub snapshot_timeout: Duration,
@@ -126,6 +129,7 @@ impl Default for StandaloneSettings {
             znode_parent: "/hbase".to_string(),
             bootstrap_nodes_max: 10,
             rpc: RpcSettings::default(),
+            zookeeper: ZkSettings::default(),
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
@@ -336,6 +340,8 @@ impl StandaloneSettings {
     /// eighth of what is for answers; clients ask for 2 MiB by default.
     fn fit_memory(&mut self, properties: &[Property]) {
         const ANSWER_FLOOR_BYTES: u64 = 2 << 20;
+        /// What sessions of the ZooKeeper endpoint may hold, of the part for requests.
+        const ENDPOINT_SHARE: u64 = 64;
         let is_set = |name: &str| properties.iter().any(|property| property.name == name);
         let plan = self.regionserver.plan();
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -343,8 +349,14 @@ impl StandaloneSettings {
             let fitting = (plan.answers / 8).max(ANSWER_FLOOR_BYTES);
             self.regionserver.result_bytes_max = self.regionserver.result_bytes_max.min(fitting);
         }
+        self.rpc.peer_share = self.regionserver.peer_share;
+        let endpoint = bytes(self.regionserver.memory_bytes / ENDPOINT_SHARE);
+        self.zookeeper = ZkSettings { peer_share: self.regionserver.peer_share, ..self.zookeeper.clone() }
+            .within(endpoint);
         if !is_set(REQUEST_BYTES_MAX) {
-            self.rpc.queues.request_bytes_max = bytes(plan.requests);
+            let requests = bytes(plan.requests);
+            let of_endpoint = self.zookeeper.held_bytes_max().min(requests / 4);
+            self.rpc.queues.request_bytes_max = requests - of_endpoint;
         }
         if !is_set(FRAME_BYTES_MAX) {
             // A request that can never have room is better told so.
@@ -410,6 +422,14 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "Largest request; at most what requests may hold together.";
             Restart, REQUEST_BYTES_MAX, "bytes", Number, rpc.queues.request_bytes_max,
                 "Memory of waiting requests. Without the property: the part of the memory budget for requests.";
+            Restart, "halcyon.ipc.connections.max", "connections", Positive, rpc.connections_max,
+                "Open connections of each RPC port. HBase has no limit.";
+            Restart, "halcyon.ipc.handshake.timeout", "ms", Millis, rpc.handshake_timeout,
+                "Time that a connection has to say which service it wants.";
+            Restart, "halcyon.ipc.cellblock.ratio.max", "times", Positive, rpc.cell_block_ratio_max,
+                "How many times as large as it arrived a compressed cell block may become, if that is more than 16 MiB.";
+            Restart, "halcyon.zookeeper.connections.max", "connections", Positive, zookeeper.connections_max,
+                "Open connections of the ZooKeeper endpoint of `halcyon standalone`. A 64th of the memory is a limit, too, at 5 KiB each, but never below 512.";
             Restart, "hbase.ipc.min.client.request.timeout", "ms", Millis, rpc.request_timeout_min,
                 "Client timeouts below this count as this.";
         ),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
+use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
 use halcyon_master::{
     CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, StopRequest,
@@ -470,7 +470,7 @@ impl Bound {
         let rpc = |port: u16| RpcServer::bind(address(port), settings.rpc.clone(), env.clock.clone());
         let tree = Arc::new(ZnodeTree::new(env.clock.clone()));
         let zookeeper =
-            ZkServer::bind(address(settings.zookeeper_port), Arc::clone(&tree), ZkSettings::default());
+            ZkServer::bind(address(settings.zookeeper_port), Arc::clone(&tree), settings.zookeeper.clone());
         let zookeeper = zookeeper.await.map_err(failed("ZooKeeper endpoint"))?;
         let master = rpc(settings.master_port).await.map_err(failed("master"))?;
         let region_server = rpc(settings.regionserver_port).await.map_err(failed("region server"))?;
@@ -510,7 +510,8 @@ impl Bound {
         let surroundings: Arc<dyn Surroundings> = roles.master.clone();
         let ports = [("master", &master), ("regionserver", &region_server)];
         let cluster = (cluster_id.clone(), surroundings);
-        let sources = Sources::new(env, settings, shown, &roles.region_server, cluster, queues, &ports);
+        let mut sources = Sources::new(env, settings, shown, &roles.region_server, cluster, queues, &ports);
+        sources.add_part("zookeeper-endpoint", self.zookeeper.account());
         let pages = InfoPages::start(env, sources, own_names(env, settings))?;
         let master_info = pages.serve(self.master_info, &Port::Master(Arc::clone(&roles.master)))?;
         let region_server_info = pages.serve(self.region_server_info, &Port::RegionServer)?;

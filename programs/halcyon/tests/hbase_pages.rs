@@ -20,9 +20,13 @@ use serde_json::Value;
 
 /// Status and body of an answer.
 fn ask(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
+    ask_by("GET", address, path, headers)
+}
+
+fn ask_by(method: &str, address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
-    let request = format!("GET {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -184,14 +188,25 @@ async fn the_level_of_the_log_changes() {
     let lab = Lab::start("hbase-pages-log").await;
     let before = page(lab.master, "/logLevel");
     assert!(before.contains("Filter in force: ") && !before.contains("halcyon_coord=debug"), "{before}");
-    let changed = page(lab.master, "/logLevel?log=halcyon_coord&level=debug");
+    const CHANGE: &str = "/logLevel?log=halcyon_coord&level=debug";
+    let (status, how) = ask(lab.master, CHANGE, "");
+    assert!(status == 405 && how.contains("curl -X POST"), "a link changes nothing: {status} {how}");
+    assert!(!page(lab.master, "/logLevel").contains("halcyon_coord=debug"));
+    let (status, changed) = ask_by("POST", lab.master, CHANGE, "Content-Length: 0\r\n");
+    assert_eq!(status, 200, "{changed}");
     assert!(changed.contains("halcyon_coord=debug\n"), "{changed}");
     assert!(page(lab.region_server, "/logLevel").contains("halcyon_coord=debug"), "there is one log");
     for bad in ["level=loud", "log=a%0ab&level=info", "log=a%2Cb&level=info"] {
-        assert_eq!(ask(lab.master, &format!("/logLevel?{bad}"), "").0, 400, "{bad}");
+        assert_eq!(ask_by("POST", lab.master, &format!("/logLevel?{bad}"), "").0, 400, "{bad}");
     }
-    let (status, _) = ask(lab.master, "/logLevel?level=off", "Sec-Fetch-Site: cross-site\r\n");
-    assert_eq!(status, 403, "another site may not change it");
+    assert_eq!(ask_by("POST", lab.master, "/logLevel?log=halcyon_coord", "").0, 400, "no level");
+    for site in
+        ["Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n", "Origin: http://evil.example\r\n"]
+    {
+        let (status, _) = ask_by("POST", lab.master, "/logLevel?level=off", site);
+        assert_eq!(status, 403, "another site may not change it: {site}");
+        assert_eq!(ask(lab.master, "/prof?seconds=1", site).0, 403, "nor take a profile: {site}");
+    }
     lab.server.stop();
 }
 

@@ -34,6 +34,7 @@ use axum::routing::get;
 
 pub use self::beans::WindowsNow;
 pub use self::standby::{Standby, standby_routes};
+pub use self::tools::is_of_another_site;
 pub use self::windows::Windows;
 
 use self::beans::Bean;
@@ -70,7 +71,7 @@ pub fn routes(sources: &Arc<Sources>, port: &Port) -> Router {
         .route("/stacks", get(tools::stacks))
         .route("/logs", get(tools::logs))
         .route("/logs/", get(tools::logs))
-        .route("/logLevel", get(tools::log_level))
+        .route("/logLevel", get(tools::log_level).post(tools::set_log_level))
         .route("/health", get(tools::health));
     match port {
         Port::Master(master) => {

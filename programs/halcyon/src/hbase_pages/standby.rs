@@ -152,7 +152,7 @@ pub fn standby_routes(standby: Standby) -> Router {
         .route("/stacks", get(tools::stacks))
         .route("/logs", get(tools::logs))
         .route("/logs/", get(tools::logs))
-        .route("/logLevel", get(tools::log_level))
+        .route("/logLevel", get(tools::log_level).post(tools::set_log_level))
         .route("/health", get(|| async { text(StatusCode::OK, "OK\n") }))
         .fallback(|State(standby): Shared| async move {
             let Fact { value, link, .. } = active_master(&standby.0.view.master.seen());

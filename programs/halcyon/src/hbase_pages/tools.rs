@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -13,6 +13,8 @@ use crate::log_level;
 
 /// Characters of a filter of the log.
 const LOG_NAME_CHARS_MAX: usize = 200;
+const USAGE: &str = "Set: curl -X POST 'http://HOST:PORT/logLevel?log=halcyon_wal&level=debug' (without log: everything). \
+                     Levels: error, warn, info, debug, trace, off.";
 
 /// Everything that helps to see why a server is slow or stuck, in one text.
 pub async fn dump(State(pages): State<Pages>) -> Response {
@@ -84,41 +86,75 @@ pub struct LogParameters {
     level: Option<String>,
 }
 
-/// Shows which parts of the program log what, and changes that.
-pub async fn log_level(
+/// Shows which parts of the program log what. HBase changes that by the same request; here a link or a page that a browser
+/// loads ahead must not.
+pub async fn log_level(parameters: Result<Query<LogParameters>, QueryRejection>) -> Response {
+    match checked(parameters) {
+        Ok((log, None)) => shown(&log),
+        Ok(_) => {
+            let mut response =
+                text(StatusCode::METHOD_NOT_ALLOWED, format!("A GET changes nothing. {USAGE}\n"));
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            response
+        }
+        Err(refusal) => refusal,
+    }
+}
+
+/// Changes which parts of the program log what.
+pub async fn set_log_level(
     headers: HeaderMap,
     parameters: Result<Query<LogParameters>, QueryRejection>,
 ) -> Response {
-    let Ok(Query(LogParameters { log, level })) = parameters else {
-        return text(StatusCode::BAD_REQUEST, "The query cannot be read.\n");
+    if is_of_another_site(&headers) {
+        return text(StatusCode::FORBIDDEN, "Another site may not change the level of the log.\n");
+    }
+    let (log, level) = match checked(parameters) {
+        Ok((log, Some(level))) => (log, level),
+        Ok((_, None)) => return text(StatusCode::BAD_REQUEST, format!("The level is missing. {USAGE}\n")),
+        Err(refusal) => return refusal,
     };
-    let log = log.as_deref().unwrap_or_default();
+    match log_level::set(&log, &level) {
+        Ok(()) => shown(&log),
+        Err(sentence) => text(StatusCode::BAD_REQUEST, format!("{sentence}\n")),
+    }
+}
+
+/// Whether a browser asks because another site's page made it. Browsers say so; old ones only name the page's origin.
+pub fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    if let Some(site) = header("sec-fetch-site") {
+        return !matches!(site, "same-origin" | "none");
+    }
+    let host = header("host").unwrap_or_default();
+    header("origin").is_some_and(|origin| origin.split_once("://").is_none_or(|(_, of)| of != host))
+}
+
+/// Name and level of a request; the error is its answer.
+#[allow(clippy::result_large_err)] // an answer, once in a while
+fn checked(
+    parameters: Result<Query<LogParameters>, QueryRejection>,
+) -> Result<(String, Option<String>), Response> {
+    let Ok(Query(LogParameters { log, level })) = parameters else {
+        return Err(text(StatusCode::BAD_REQUEST, "The query cannot be read.\n"));
+    };
+    let log = log.unwrap_or_default();
     if log.len() > LOG_NAME_CHARS_MAX
         || !log.chars().all(|letter| letter.is_ascii_alphanumeric() || "_:".contains(letter))
     {
-        return text(
+        return Err(text(
             StatusCode::BAD_REQUEST,
             "A name has letters, digits, _ and ::, such as halcyon_wal::log.\n",
-        );
+        ));
     }
-    let Some(level) = level else { return shown(log) };
-    // Browsers say so of what another site's page makes them ask for.
-    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
-        return text(StatusCode::FORBIDDEN, "Another site may not change the level of the log.\n");
-    }
-    match log_level::set(log, &level) {
-        Ok(()) => shown(log),
-        Err(sentence) => text(StatusCode::BAD_REQUEST, format!("{sentence}\n")),
-    }
+    Ok((log, level))
 }
 
 fn shown(log: &str) -> Response {
     match log_level::in_force() {
         Ok(filter) => {
             let name = if log.is_empty() { "the whole program".to_string() } else { log.to_string() };
-            let usage = "Set: /logLevel?log=halcyon_wal&level=debug (without log: everything). \
-                         Levels: error, warn, info, debug, trace, off.";
-            text(StatusCode::OK, format!("Log: {name}\nFilter in force: {filter}\n\n{usage}\n"))
+            text(StatusCode::OK, format!("Log: {name}\nFilter in force: {filter}\n\n{USAGE}\n"))
         }
         Err(sentence) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")),
     }

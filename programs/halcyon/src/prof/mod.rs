@@ -19,12 +19,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use halcyon_env::Env;
 use halcyon_profile::{AllocationProfile, CpuProfile, FlameGraph, Profile};
 use parking_lot::Mutex;
+
+use crate::hbase_pages::is_of_another_site;
 
 use self::parameters::{Event, Output, Parameters, Request};
 use self::waits::WaitProfile;
@@ -111,9 +113,13 @@ impl Taken {
 
 async fn answer(
     State(profiler): State<Arc<Profiler>>,
+    headers: HeaderMap,
     parameters: Result<Query<Parameters>, QueryRejection>,
 ) -> Response {
     let refused = |status: StatusCode, sentence: String| (status, format!("{sentence}\n")).into_response();
+    if is_of_another_site(&headers) {
+        return refused(StatusCode::FORBIDDEN, "Another site may not take a profile.".to_string());
+    }
     let request = match parameters {
         Ok(Query(parameters)) => parameters.check(),
         Err(rejection) => Err(parameters::sentence(&rejection)),
