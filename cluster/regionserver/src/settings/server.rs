@@ -606,7 +606,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         title: "Tables and snapshots",
         settings: settings!(RegionServerSettings:
             Restart, "halcyon.bulkload.roots", "paths", Text, bulk_load_roots,
-                "Directories, divided by commas, below which files of bulk loads may be, beside the root directory. Others are \
+                "Directories, divided by commas, below which files of bulk loads may be, in addition to the root directory. Others are \
                  refused. Empty: any directory of the file system of the root directory, but from other places of a local \
                  disk files are copied, not moved ([Bulk load](BULK_LOAD.md)).";
         ),
