@@ -8,6 +8,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.PrivateCellUtil;
@@ -41,6 +42,8 @@ final class RemoteScanner extends RegionScannerImpl {
   private final Scan scan;
   /** Null: the server filters, or nobody. */
   private final FilterWrapper filter;
+  /** Null: as the filter. */
+  private final FilteredStores stores;
   private final int batch;
   private final long readPoint;
   private final Deque<Frame.Cells> packet = new ArrayDeque<>();
@@ -50,15 +53,14 @@ final class RemoteScanner extends RegionScannerImpl {
   private boolean isClosed;
   /** Cells between two looks at the clock (StoreScanner). */
   private final long cellsPerCheck;
-  private final boolean hasOneFamily;
   private long cellsSeen;
   /** The row, or the part of one, that is being read; null between rows. */
   private Frame.Cells row;
   private int at;
-  /** Cells of this column are skipped, and those of this family. */
-  private Cell column, family;
-  /** What the filter wants to see next, and the cell at which it said so. */
-  private Cell hint, hintFrom;
+  /** The first cell of the row before. */
+  private Cell before;
+  /** The row that the packet begins with, if it was looked at already. */
+  private Frame.Cells peeked;
 
   static RemoteScanner open(ServedRegion region, long number, Scan scan) throws IOException {
     return new RemoteScanner(region, number, scan, isForeign(scan.getFilter()) ? scan.getFilter() : null);
@@ -72,7 +74,8 @@ final class RemoteScanner extends RegionScannerImpl {
     this.filter = foreign == null ? null : new FilterWrapper(foreign);
     this.cellsPerCheck = Math.max(1, region.configuration().getLong(StoreScanner.HBASE_CELLS_SCANNED_PER_HEARTBEAT_CHECK,
       StoreScanner.DEFAULT_HBASE_CELLS_SCANNED_PER_HEARTBEAT_CHECK));
-    this.hasOneFamily = (asked.hasFamilies() ? asked.numFamilies() : region.getTableDescriptor().getColumnFamilyCount()) == 1;
+    Set<byte[]> families = asked.hasFamilies() ? asked.getFamilyMap().keySet() : region.getTableDescriptor().getColumnFamilyNames();
+    this.stores = filter == null ? null : new FilteredStores(filter, asked.isReversed(), families);
     this.scan = new Scan(asked);
     PackagePrivateFieldAccessor.setMvccReadPoint(this.scan, PackagePrivateFieldAccessor.getMvccReadPoint(asked));
     if (foreign != null) {
@@ -121,7 +124,21 @@ final class RemoteScanner extends RegionScannerImpl {
     return answer.readPoint;
   }
 
-  /** The next row, or batch of a row; null at the end. */
+  /** The next row, or batch of a row; null at the end. Rows that all their families have passed are not there. */
+  private Frame.Cells nextRow() throws IOException {
+    if (stores == null) return fetch();
+    for (;;) {
+      if (stores.areOver()) return null;
+      Cell next = before == null ? null : stores.next(before);
+      if (next != null) skipTo(next);
+      Frame.Cells found = fetch();
+      if (found == null) return null;
+      before = found.list.get(0);
+      stores.leaveOutPassed(found.list);
+      if (!found.list.isEmpty()) return found;
+    }
+  }
+
   private Frame.Cells fetch() throws IOException {
     while (packet.isEmpty() && id != 0) {
       Frame call = Frame.call(Methods.NEXT_ROWS, number);
@@ -171,15 +188,16 @@ final class RemoteScanner extends RegionScannerImpl {
       }
       if (context.checkTimeLimit(LimitScope.BETWEEN_CELLS)) return true;
       if (row == null) {
-        row = fetch();
+        row = nextRow();
         if (row == null) {
           if (wholeRows) filter.filterRowCells(results);
           return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
         }
         if (filter != null && filter.filterRowKey(row.list.get(0))) {
           if (filter.filterAllRemaining()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
-          skipRow();
-          if (!peek()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+          // HBase's stores pass the row as well, and the filter sends them on.
+          for (Cell cell : row.list) stores.match(cell);
+          if (!skipRow()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
           if (context.checkAnyLimitReached(scope)) return true;
           continue;
         }
@@ -200,8 +218,7 @@ final class RemoteScanner extends RegionScannerImpl {
       }
       if (isEmpty || excluded || results.isEmpty()) {
         results.clear();
-        skipRow();
-        if (!peek()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
+        if (!skipRow()) return context.setScannerState(NextState.NO_MORE_VALUES).hasMoreValues();
         if (context.checkAnyLimitReached(scope)) return true;
         continue;
       }
@@ -232,7 +249,7 @@ final class RemoteScanner extends RegionScannerImpl {
       cellsSeen++;
       Cell cell = row.list.get(at++);
       context.setLastPeekedCell(cell);
-      Cell included = filter == null ? cell : match(cell);
+      Cell included = filter == null ? cell : stores.match(cell);
       if (included == null) continue;
       results.add(included);
       count(included, context);
@@ -257,85 +274,56 @@ final class RemoteScanner extends RegionScannerImpl {
     return context.setScannerState(NextState.TIME_LIMIT_REACHED).hasMoreValues();
   }
 
-  /** What the filter makes of a cell; null: nothing (StoreScanner, UserScanQueryMatcher). What ends a row there ends it in one family. */
-  private Cell match(Cell cell) throws IOException {
-    if (family != null && CellUtil.matchingFamily(family, cell)) return null;
-    if (column != null && CellUtil.matchingColumn(column, cell)) return null;
-    if (hint != null && CellUtil.matchingFamily(hintFrom, cell) && comparator.compare(cell, hint) < 0) return null;
-    column = null;
-    hint = null;
-    switch (filter.filterCell(cell)) {
-      case INCLUDE:
-        return filter.transformCell(cell);
-      case INCLUDE_AND_NEXT_COL:
-        column = cell;
-        return filter.transformCell(cell);
-      case INCLUDE_AND_SEEK_NEXT_ROW:
-        family = cell;
-        return filter.transformCell(cell);
-      case NEXT_COL:
-        column = cell;
-        return null;
-      case NEXT_ROW:
-        family = cell;
-        return null;
-      case SEEK_NEXT_USING_HINT:
-        Cell next = filter.getNextCellHint(cell);
-        if (next == null) return null;
-        int order = comparator.compare(next, cell);
-        if (scan.isReversed() ? order >= 0 : order <= 0) return null;
-        hint = next;
-        hintFrom = cell;
-        if (!CellUtil.matchingRows(next, cell)) family = cell;
-        return null;
-      default: // SKIP
-        return null;
-    }
-  }
-
   private void leaveRow() {
     row = null;
     at = 0;
-    column = null;
-    family = null;
-    hint = null;
-    hintFrom = null;
+    if (stores != null) stores.endRow();
   }
 
-  /** Leaves a row of which the client gets nothing, for the one of the filter's hint if that is known for all families. */
-  private void skipRow() throws IOException {
-    Cell next = hint, first = row.list.get(0);
+  /** Leaves a row of which the client gets nothing (RegionScannerImpl.nextRow). False: that was the last one. */
+  private boolean skipRow() throws IOException {
+    Cell first = row.list.get(0);
     leaveRow();
-    if (filter != null) filter.reset();
-    if (next != null && hasOneFamily && !CellUtil.matchingRows(next, first)) skipTo(next, first);
+    if (filter != null) {
+      filter.reset();
+      RegionCoprocessorHost host = served.getCoprocessorHost();
+      if (host != null && !host.postScannerFilterRow(this, first)) return false;
+    }
+    return peek();
   }
 
   /** Whether the server has another row, whatever the filter says of it. */
   private boolean peek() throws IOException {
-    Frame.Cells next = fetch();
-    if (next != null) packet.addFirst(next);
-    return next != null;
+    if (!packet.isEmpty() && packet.peek() == peeked) return true;
+    peeked = nextRow();
+    if (peeked != null) packet.addFirst(peeked);
+    return peeked != null;
   }
 
-  /** Continues at the row of a hint. */
-  private void skipTo(Cell hint, Cell from) throws IOException {
-    int order = comparator.compareRows(hint, from);
-    if (scan.isReversed() ? order >= 0 : order <= 0) return;
+  /** Continues at the row of a cell behind the present one. */
+  private void skipTo(Cell cell) throws IOException {
     while (!packet.isEmpty()) {
-      int left = comparator.compareRows(packet.peek().list.get(0), hint);
+      int left = comparator.compareRows(packet.peek().list.get(0), cell);
       if (scan.isReversed() ? left <= 0 : left >= 0) return;
       packet.poll();
     }
-    if (id != 0) reseek(CellUtil.cloneRow(hint));
+    if (id == 0) return;
+    rows = ROWS_MIN; // who jumps may want few rows of each place
+    restart(CellUtil.cloneRow(cell));
+  }
+
+  private void restart(byte[] row) throws IOException {
+    closeRemote();
+    packet.clear();
+    begin(from(row));
   }
 
   @Override
   public synchronized boolean reseek(byte[] row) throws IOException {
     if (row == null) throw new IllegalArgumentException("Row cannot be null.");
-    closeRemote();
-    packet.clear();
+    restart(row);
     leaveRow();
-    begin(from(row));
+    before = null;
     return true;
   }
 
