@@ -4,12 +4,18 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
 use crate::common;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::{Lab, get, settings, table};
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
+use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, frame, mutation};
 use halcyon_proto::pb;
 use halcyon_regionserver::{JvmSurroundings, RegionServerSettings};
 use halcyon_rpc::{RpcError, Service};
@@ -22,6 +28,188 @@ fn lab(java: &str) -> Lab {
     settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
     settings.coprocessors.host_java = java.to_string();
     Lab::with(SimFileSystem::new(), settings)
+}
+
+/// Plays the JVM of a server: its class has the hooks of `hooks` (`coprocessors/hooks.rs`). Scanners have no end and no cells, and before a Get
+/// the class writes row `w` through its region.
+#[derive(Default)]
+struct FakeJvm {
+    hooks: u64,
+    open: Mutex<HashSet<u64>>,
+    last_id: AtomicU64,
+    /// What it is told of writes: behind those of clients, and of its own.
+    told: Mutex<Vec<Frame>>,
+}
+
+impl FakeJvm {
+    fn new(hooks: u64) -> Arc<FakeJvm> {
+        Arc::new(FakeJvm { hooks, ..FakeJvm::default() })
+    }
+
+    /// What a server needs to start it.
+    fn surroundings(self: &Arc<Self>, dir: &Path) -> JvmSurroundings {
+        let named = dir.join("sockets");
+        // The program only tells where the sockets are to be, and ends with the server.
+        let script = format!(
+            "for word; do case $word in */halcyon-jvm-*) echo $word > {0}.new && mv {0}.new {0};; esac; done; cat",
+            named.display()
+        );
+        let launcher = ["/bin/sh", "-c", &script, "sh"].map(str::to_string).to_vec();
+        let jvm = self.clone();
+        std::thread::spawn(move || jvm.run(&named));
+        JvmSurroundings { launcher, ..JvmSurroundings::default() }
+    }
+
+    fn run(self: Arc<Self>, named: &Path) {
+        while !named.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
+        let calls = UnixListener::bind(sockets.join("jvm")).unwrap();
+        let first = UnixStream::connect(sockets.join("server")).unwrap();
+        let jvm = self.clone();
+        std::thread::spawn(move || jvm.answer(first));
+        for stream in calls.incoming() {
+            let jvm = self.clone();
+            std::thread::spawn(move || jvm.answer(stream.unwrap()));
+        }
+    }
+
+    fn read(stream: &mut UnixStream) -> Option<Frame> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).ok()?;
+        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut bytes).ok()?;
+        Some(Frame::decode(&*bytes).unwrap())
+    }
+
+    fn write(stream: &mut UnixStream, frame: &Frame) -> bool {
+        let mut bytes = (frame.encoded_len() as u32).to_be_bytes().to_vec();
+        frame.encode(&mut bytes).unwrap();
+        stream.write_all(&bytes).is_ok()
+    }
+
+    fn answer(&self, mut stream: UnixStream) {
+        while let Some(call) = Self::read(&mut stream) {
+            let answer = self.serve(&mut stream, call);
+            if !Self::write(&mut stream, &answer) {
+                return;
+            }
+        }
+    }
+
+    fn serve(&self, stream: &mut UnixStream, call: Frame) -> Frame {
+        let mut answer = Frame { kind: frame::Kind::Answer as i32, ..Frame::default() };
+        match call.method() {
+            Method::Load => answer.hooks = Some(self.hooks),
+            Method::ScannerOpen => {
+                let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+                self.open.lock().unwrap().insert(id);
+                answer.scanner = Some(id);
+            }
+            Method::ScannerNext => answer.more = Some(true),
+            Method::ScannerClose => _ = self.open.lock().unwrap().remove(&call.scanner()),
+            Method::PreMutate => answer.mutation = vec![Part::default(); call.mutation.len()],
+            Method::PostMutate => {
+                answer.mutation.clone_from(&call.mutation);
+                self.told.lock().unwrap().push(call);
+            }
+            Method::PreGet => {
+                let written = self.ask(stream, &Self::own_write(call.region()));
+                self.told.lock().unwrap().push(written);
+                answer.more = Some(true);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    /// Calls the server, and serves what it calls meanwhile.
+    fn ask(&self, stream: &mut UnixStream, call: &Frame) -> Frame {
+        assert!(Self::write(stream, call));
+        loop {
+            let frame = Self::read(stream).unwrap();
+            if frame.kind != frame::Kind::Call as i32 {
+                return frame;
+            }
+            let answer = self.serve(stream, frame);
+            assert!(Self::write(stream, &answer));
+        }
+    }
+
+    fn own_write(region: u64) -> Frame {
+        let proto = pb::MutationProto { row: Some("w".into()), ..common::put(1) };
+        let cell = Cell::put(b"w", b"f", b"q", i64::MAX, b"v").bytes().clone();
+        let part = Part { message: Some(proto.encode_to_vec().into()), cell: vec![cell], ..Part::default() };
+        Frame {
+            kind: frame::Kind::Call as i32,
+            method: Some(Method::Mutate as i32),
+            region: Some(region),
+            mutation: vec![part],
+            ..Frame::default()
+        }
+    }
+
+    fn open_count(&self) -> usize {
+        self.open.lock().unwrap().len()
+    }
+}
+
+/// A server whose class has these hooks, and a directory of the test's own.
+fn hosted(jvm: &Arc<FakeJvm>, name: &str) -> (Lab, PathBuf) {
+    let dir = std::env::temp_dir().join(format!("halcyon-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let lab = lab("java");
+    lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
+    (lab, dir)
+}
+
+/// The only cell that a write told of, as it was written.
+fn told(jvm: &FakeJvm) -> Cell {
+    let frame = jvm.told.lock().unwrap().pop().expect("a write was told of");
+    let [part] = &*frame.mutation else { panic!("{frame:?}") };
+    assert_eq!((part.status(), part.cell.len()), (mutation::Status::Done, 1), "{frame:?}");
+    Cell::parse(part.cell[0].clone(), 0).unwrap()
+}
+
+/// HBase puts the server's time into the mutations that hooks and coprocessors hold. Here these were copies, and kept the latest time for ever:
+/// Phoenix took each table that it had dropped for one that is newer than any other.
+#[test]
+fn the_jvm_is_told_the_times_of_writes() {
+    let (pre_get, post_mutate) = (1, 1 << 7);
+    let jvm = FakeJvm::new(pre_get | post_mutate);
+    let (lab, dir) = hosted(&jvm, "times");
+    lab.put("r", "q", "v");
+    let cells = lab.get(get("r")).unwrap().1;
+    assert_eq!(told(&jvm).timestamp(), lab.get(get("w")).unwrap().1[0].timestamp(), "its own write");
+    jvm.told.lock().unwrap().truncate(1);
+    assert_eq!(told(&jvm).timestamp(), cells[0].timestamp(), "a client's");
+    // What has its time already is not sent again.
+    lab.mutate(common::put(1), vec![Cell::put(b"r", b"f", b"q", 5, b"v")]).unwrap();
+    let frame = jvm.told.lock().unwrap().pop().unwrap();
+    assert!(frame.mutation[0].cell.is_empty(), "{frame:?}");
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// A scanner too many was refused to the client and stayed open in the JVM until that ended.
+#[test]
+fn a_scanner_that_is_refused_is_closed_in_the_jvm() {
+    const SCANS_MAX: usize = 10_000;
+    let jvm = FakeJvm::new(1 << 12);
+    let (lab, dir) = hosted(&jvm, "scanners");
+    let open = || lab.scan(&lab.open(1, pb::Scan::default()));
+    for _ in 0..SCANS_MAX {
+        assert!(open().unwrap().0.more_results_in_region());
+    }
+    assert_eq!(jvm.open_count(), SCANS_MAX);
+    let refused = open().map(drop).unwrap_err();
+    assert!(refused.class.ends_with(".RegionTooBusyException"), "{refused:?}");
+    let begun = Instant::now();
+    while jvm.open_count() > SCANS_MAX {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} scanners are open", jvm.open_count());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = std::fs::remove_dir_all(&dir);
 }
 
 /// Each kind of call, as it ends.

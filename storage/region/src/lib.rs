@@ -85,4 +85,4 @@ pub use settings::RegionSettings;
 pub use storage_policy::{NO_STORAGE_POLICY, set_storage_policy};
 pub use store::{MemStoreSize, Reference, is_store_file_name, seq_in_name};
 pub use store_hooks::{RewriteHooks, RewriteKind, ScanOptions, Sink, Source, StoreHooks};
-pub use write::BatchOutcome;
+pub use write::{BatchOutcome, CellsWritten};

@@ -19,7 +19,7 @@ use crate::api::{
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
 use crate::row_lock::{AHEAD_MS_MAX, RowGuards};
-use crate::write::{BatchOutcome, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
+use crate::write::{BatchOutcome, CellsWritten, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
 
 /// What became of a checkAndMutate.
 pub struct CheckOutcome {
@@ -37,22 +37,27 @@ impl Region {
         &self,
         mutation: Mutation,
         nonce: Nonce,
-        mode: ReadMode,
-        single: bool,
+        (mode, single): (ReadMode, bool),
         results: &mut Vec<MutationResult>,
+        told: Option<&mut CellsWritten>,
     ) -> Result<Option<WriteTicket>> {
         self.sample_writes(std::slice::from_ref(&mutation));
+        let (mut fresh, wants_fresh) = (Vec::new(), told.is_some());
         let done = self.check_mutation(&mutation).and_then(|()| {
             let mut row = self.row_locks.lock_one(&mutation.row);
             let clock_ms = self.services.env.clock.now_ms();
             let now_ms = row.stamp(clock_ms, true, false);
             let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
-            let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
+            let fresh = wants_fresh.then_some(&mut fresh);
+            let cells = self.add_new_values(&mutation, (&mut row, now_ms), mode, &mut edits, fresh)?;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
             Ok((cells, ticket))
         });
+        if let Some(told) = told {
+            told.push(if done.is_ok() { fresh } else { Vec::new() });
+        }
         match done {
             Ok((cells, ticket)) => {
                 self.counters.writes.fetch_add(1, Ordering::Relaxed);
@@ -73,6 +78,7 @@ impl Region {
         batch: Vec<Mutation>,
         nonce: Nonce,
         mode: ReadMode,
+        told: Option<&mut CellsWritten>,
     ) -> Result<BatchOutcome> {
         let Some(row) = batch.first().map(|mutation| mutation.row.clone()) else {
             return Ok(BatchOutcome { results: Vec::new(), ticket: WriteTicket::ready() });
@@ -82,7 +88,7 @@ impl Region {
             self.check_mutation(mutation)?;
         }
         let mut guards = self.row_locks.lock_one(&row);
-        let (results, ticket) = self.apply_atomic(batch, &mut guards, None, nonce, mode)?;
+        let (results, ticket) = self.apply_atomic(batch, &mut guards, None, (nonce, mode), told)?;
         Ok(BatchOutcome { results, ticket })
     }
 
@@ -104,10 +110,22 @@ impl Region {
     /// `MultiRowMutationEndpoint`). Errors as for `mutate`.
     pub fn mutate_rows(
         self: &Arc<Self>,
+        conditions: Vec<Condition>,
+        mutations: Vec<Mutation>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<CheckOutcome> {
+        self.mutate_rows_telling(conditions, mutations, nonce, mode, None)
+    }
+
+    /// As [`Region::mutate_rows`]; `told` gets the cells as they were written, if the conditions hold.
+    pub fn mutate_rows_telling(
+        self: &Arc<Self>,
         mut conditions: Vec<Condition>,
         mutations: Vec<Mutation>,
         nonce: Nonce,
         mode: ReadMode,
+        told: Option<&mut CellsWritten>,
     ) -> Result<CheckOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
@@ -138,7 +156,7 @@ impl Region {
         if let Some(error) = unknown_family {
             return Err(error);
         }
-        let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, nonce, mode)?;
+        let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, (nonce, mode), told)?;
         let mut merged: Option<Vec<Cell>> = None;
         for cells in results.into_iter().flatten().flatten() {
             merged.get_or_insert_with(Vec::new).extend(cells);
@@ -164,8 +182,8 @@ impl Region {
         batch: Vec<Mutation>,
         guards: &mut RowGuards<'_>,
         not_before: Option<i64>,
-        nonce: Nonce,
-        mode: ReadMode,
+        (nonce, mode): (Nonce, ReadMode),
+        mut told: Option<&mut CellsWritten>,
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
         self.sample_writes(&batch);
         let clock_ms = self.services.env.clock.now_ms();
@@ -176,17 +194,26 @@ impl Region {
         let count = batch.len() as u64;
         for mutation in batch {
             edits.raise_durability(self.durability_of(&mutation));
+            let written = edits.edits.len();
             results.push(match mutation.kind {
                 MutationKind::Put => {
                     self.add_edits(mutation, put_ms, mode, &mut edits)?;
+                    edits.tell(written, told.as_deref_mut());
                     Ok(None)
                 }
                 MutationKind::Delete => {
                     self.add_edits(mutation, now_ms, mode, &mut edits)?;
+                    edits.tell(written, told.as_deref_mut());
                     Ok(None)
                 }
                 MutationKind::Increment | MutationKind::Append => {
-                    Ok(Some(self.add_new_values(&mutation, guards, now_ms, mode, &mut edits)?))
+                    let mut fresh = Vec::new();
+                    let (row, wanted) = ((&mut *guards, now_ms), told.is_some().then_some(&mut fresh));
+                    let cells = self.add_new_values(&mutation, row, mode, &mut edits, wanted)?;
+                    if let Some(told) = &mut told {
+                        told.push(fresh);
+                    }
+                    Ok(Some(cells))
                 }
             });
         }
@@ -197,14 +224,14 @@ impl Region {
     }
 
     /// Reads what an Increment or Append changes, and adds the new cells to `edits`. Returns them in order of
-    /// their columns, or nothing if no results are wanted.
+    /// their columns, or nothing if no results are wanted. `fresh` gets those of columns that had no cell.
     fn add_new_values(
         &self,
         mutation: &Mutation,
-        guards: &mut RowGuards<'_>,
-        clock_ms: i64,
+        (guards, clock_ms): (&mut RowGuards<'_>, i64),
         mode: ReadMode,
         edits: &mut Edits,
+        mut fresh: Option<&mut Vec<Cell>>,
     ) -> Result<Vec<Cell>> {
         let mut scan = Scan::of_row(mutation.row.clone());
         scan.time_range = mutation.time_range;
@@ -231,8 +258,12 @@ impl Region {
         let mut new_cells = Vec::with_capacity(deltas.len());
         for delta in deltas {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
-            let cell = new_cell(mutation, delta, current.get(&column), now_ms)?;
+            let before = current.get(&column);
+            let cell = new_cell(mutation, delta, before, now_ms)?;
             self.check_new_size(&cell)?;
+            if let Some(fresh) = fresh.as_deref_mut().filter(|_| before.is_none()) {
+                fresh.push(cell.clone());
+            }
             new_cells.push(cell);
         }
         for cell in &new_cells {

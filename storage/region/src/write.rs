@@ -36,10 +36,20 @@ pub struct BatchOutcome {
     pub ticket: WriteTicket,
 }
 
+/// For each mutation of a batch, in order, its cells as they were written: with their timestamps, and a delete of the newest version with
+/// that of the version. Of an Increment or Append only new cells of columns that had none. None where a mutation failed.
+pub type CellsWritten = Vec<Vec<Cell>>;
+
 /// A cell to be written, and the timestamp it gets if it asked for the server's clock.
 pub(crate) struct Edit {
     pub cell: Cell,
     pub timestamp: Option<i64>,
+}
+
+impl Edit {
+    pub fn as_written(&self) -> Cell {
+        self.timestamp.map_or_else(|| self.cell.clone(), |timestamp| self.cell.with_timestamp(timestamp))
+    }
 }
 
 /// Cells in the chunks of their segments, not yet linked.
@@ -63,6 +73,13 @@ impl Edits {
     pub fn push(&mut self, cell: Cell, now_ms: i64) {
         let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
         self.edits.push(Edit { cell, timestamp });
+    }
+
+    /// Tells who asks for it the cells of a mutation, which begin at `from`.
+    pub fn tell(&self, from: usize, told: Option<&mut CellsWritten>) {
+        if let Some(told) = told {
+            told.push(self.edits[from..].iter().map(Edit::as_written).collect());
+        }
     }
 
     /// The most durable of the mutations decides for all.
@@ -92,16 +109,28 @@ impl Region {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<BatchOutcome> {
+        self.mutate_telling(batch, atomic, nonce, mode, None)
+    }
+
+    /// As [`Region::mutate`]; `told` gets the cells as they were written.
+    pub fn mutate_telling(
+        self: &Arc<Self>,
+        batch: Vec<Mutation>,
+        atomic: bool,
+        nonce: Nonce,
+        mode: ReadMode,
+        mut told: Option<&mut CellsWritten>,
+    ) -> Result<BatchOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
         if atomic {
-            return self.mutate_atomic(batch, nonce, mode);
+            return self.mutate_atomic(batch, nonce, mode, told);
         }
         let mut outcome =
             BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
         let single = batch.len() == 1;
         if single && is_put_or_delete(&batch[0]) {
-            if let Some(ticket) = self.write_run(batch, nonce, mode, single, &mut outcome.results)? {
+            if let Some(ticket) = self.write_run(batch, nonce, (mode, single), &mut outcome.results, told)? {
                 outcome.ticket = ticket;
             }
             return Ok(outcome);
@@ -125,9 +154,10 @@ impl Region {
                 run.len()
             );
             let done = if is_put_or_delete(&run[0]) {
-                self.write_run(run, nonce, mode, single, &mut outcome.results)?
+                self.write_run(run, nonce, (mode, single), &mut outcome.results, told.as_deref_mut())?
             } else {
-                self.modify_one(run.remove(0), nonce, mode, single, &mut outcome.results)?
+                let only = run.remove(0);
+                self.modify_one(only, nonce, (mode, single), &mut outcome.results, told.as_deref_mut())?
             };
             if let Some(ticket) = done {
                 outcome.ticket = ticket; // the log works in order: the last one is the last to be done
@@ -164,9 +194,9 @@ impl Region {
         &self,
         run: Vec<Mutation>,
         nonce: Nonce,
-        mode: ReadMode,
-        single: bool,
+        (mode, single): (ReadMode, bool),
         results: &mut Vec<MutationResult>,
+        mut told: Option<&mut CellsWritten>,
     ) -> Result<Option<WriteTicket>> {
         self.sample_writes(&run);
         let first_result = results.len();
@@ -180,11 +210,12 @@ impl Region {
         let mut edits = Edits::new(clock_ms, run[0].cluster_ids.clone());
         for (at, mutation) in run.into_iter().enumerate() {
             let result = &mut results[first_result + at];
+            let written = edits.edits.len();
             if result.is_err() {
+                edits.tell(written, told.as_deref_mut());
                 continue;
             }
             let durability = self.durability_of(&mutation);
-            let written = edits.edits.len();
             match self.add_edits(mutation, now_ms, mode, &mut edits) {
                 Ok(()) => edits.raise_durability(durability),
                 Err(error) if single && error.kind() == halcyon_cell::ErrorKind::NeedsDisk => {
@@ -195,6 +226,7 @@ impl Region {
                     *result = Err(error);
                 }
             }
+            edits.tell(written, told.as_deref_mut());
         }
         if edits.edits.is_empty() {
             return Ok(None);

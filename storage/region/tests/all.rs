@@ -35,6 +35,7 @@ mod storage_policy;
 mod store_hooks;
 mod takeover;
 mod timestamps;
+mod told;
 mod unanswered;
 mod unpublished;
 mod wal_root;

@@ -93,6 +93,7 @@ public class Coprocessors {
       increments(connection, admin);
       callers(configuration);
       limits(connection, admin, configuration);
+      TimesAndJumps.run(connection, admin);
       StoreAnswers.run(connection, admin, jar, arguments[2]);
     }
   }

@@ -9,7 +9,7 @@ use halcyon_cell::Cell;
 use halcyon_env::Mutex;
 use halcyon_proto::coprocessor::{Cells, Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
-use halcyon_region::{NextState, Nonce, ReadMode, RegionScanner, Scan, ScanLimits};
+use halcyon_region::{CellsWritten, NextState, Nonce, ReadMode, RegionScanner, Scan, ScanLimits};
 use halcyon_rpc::RpcError;
 use prost::Message;
 
@@ -188,16 +188,19 @@ fn nonce(frame: &Frame) -> Nonce {
 
 fn mutate(operation: &mut Operation, online: &Arc<OnlineRegion>, frame: Frame) -> Result<Frame, RpcError> {
     let batch = mutations(operation, &frame)?;
-    let written = write::mutate(operation, online, batch, frame.flag(), nonce(&frame))?;
-    Ok(Frame { mutation: written.into_iter().map(part_of).collect(), ..frames::answer() })
+    let mut told = CellsWritten::new();
+    let written = write::mutate(operation, online, batch, frame.flag(), nonce(&frame), Some(&mut told))?;
+    let parts = written.into_iter().enumerate().map(|(at, written)| part_of(written, told.get(at)));
+    Ok(Frame { mutation: parts.collect(), ..frames::answer() })
 }
 
-/// What became of one mutation.
-pub(super) fn part_of(written: Written) -> Part {
+/// What became of one mutation, and its cells as they were written.
+pub(super) fn part_of(written: Written, told: Option<&Vec<Cell>>) -> Part {
     match written {
         Ok(cells) => Part {
             status: Some(Status::Done as i32),
             result: cells.as_deref().map(frames::cells_of),
+            cell: told.into_iter().flatten().map(|cell| cell.bytes().clone()).collect(),
             ..Part::default()
         },
         Err(error) => Part {
@@ -215,9 +218,12 @@ fn check_and_mutate(
 ) -> Result<Frame, RpcError> {
     let condition: pb::Condition = decode("Condition", frame.condition.as_ref())?;
     let batch = mutations(operation, &frame)?;
-    let (processed, cells) = write::check_and_mutate(operation, online, &condition, batch, nonce(&frame))?;
+    let (nonce, mut told) = (nonce(&frame), CellsWritten::new());
+    let done = write::check_and_mutate(operation, online, &condition, batch, nonce, Some(&mut told));
+    let (processed, cells) = done?;
     let cells = cells.iter().map(frames::cells_of).collect();
-    Ok(Frame { flag: Some(processed), cells, ..frames::answer() })
+    let mutation = told.iter().map(|told| part_of(Ok(None), Some(told))).collect();
+    Ok(Frame { flag: Some(processed), cells, mutation, ..frames::answer() })
 }
 
 fn lock_row(

@@ -10,6 +10,10 @@
 //! ```
 //!
 //! A call is made only where a class overrides a hook of its kind. Where only one of the first two is overridden they are one call.
+//!
+//! HBase writes the server's time into the mutations that it is handed, and the hooks behind a write, and a coprocessor that has written
+//! through its region, find it there. So the JVM is told the cells as they were written, in `cell` of each mutation: of a Put or
+//! Delete all of them with those that hooks have added, of an Increment or Append new ones of columns that had none.
 
 use std::sync::Arc;
 
@@ -17,7 +21,7 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode};
+use halcyon_region::{CellsWritten, Mutation, MutationKind, Nonce, ReadMode};
 use halcyon_rpc::RpcError;
 use prost::Message;
 
@@ -78,14 +82,17 @@ struct Batch {
     asked: Vec<Asked>,
     /// Set where a hook has decided, and later where the write has.
     done: Vec<Option<Written>>,
-    /// What hooks add.
-    added: Vec<Mutation>,
+    /// What hooks add, and to which mutation.
+    added: Vec<(usize, Mutation)>,
+    /// As they were written, if the JVM is to know.
+    cells: Option<CellsWritten>,
 }
 
 impl Batch {
-    fn new(asked: Vec<Asked>) -> Batch {
+    fn new(asked: Vec<Asked>, tells: bool) -> Batch {
         let done = asked.iter().map(|_| None).collect();
-        Batch { asked, done, added: Vec::new() }
+        let cells = tells.then(|| vec![Vec::new(); asked.len()]);
+        Batch { asked, done, added: Vec::new(), cells }
     }
 
     /// Takes over what hooks have made of the mutations.
@@ -101,7 +108,7 @@ impl Batch {
                         self.asked[at] = asked_of(operation, part)?;
                     }
                     for added in &part.added {
-                        self.added.push(asked_of(operation, added)?.mutation);
+                        self.added.push((at, asked_of(operation, added)?.mutation));
                     }
                 }
                 Status::Done | Status::Failed => self.done[at] = Some(outcome(operation, part)?),
@@ -151,27 +158,60 @@ impl Batch {
         let is_one_row = mutations.iter().all(|mutation| mutation.row == mutations[0].row);
         let (region, server) = (&online.region, &operation.server);
         let failed = |error: halcyon_cell::Error| errors::to_rpc(&error);
+        let mode = ReadMode::AnyDisk;
+        let mut cells = CellsWritten::new();
+        let told = self.cells.is_some().then_some(&mut cells);
+        let added_to: Vec<usize> = added.iter().map(|(at, _)| *at).collect();
         let ticket = if added.is_empty() && (!atomic || is_one_row) {
-            let outcome = region.mutate(mutations, atomic, nonce, ReadMode::AnyDisk).map_err(failed)?;
-            for (at, result) in open.into_iter().zip(outcome.results) {
+            let outcome = region.mutate_telling(mutations, atomic, nonce, mode, told).map_err(failed)?;
+            for (&at, result) in open.iter().zip(outcome.results) {
                 self.done[at] = Some(result.map_err(failed));
             }
             outcome.ticket
         } else {
             // Together with what hooks have added, or of several rows: one entry of the log.
-            mutations.extend(added);
-            let outcome =
-                region.mutate_rows(Vec::new(), mutations, nonce, ReadMode::AnyDisk).map_err(failed)?;
-            let mut cells = outcome.result;
-            for at in open {
+            mutations.extend(added.into_iter().map(|(_, mutation)| mutation));
+            let outcome = region.mutate_rows_telling(Vec::new(), mutations, nonce, mode, told);
+            let outcome = outcome.map_err(failed)?;
+            let mut results = outcome.result;
+            for &at in &open {
                 let returns = self.asked[at].mutation.kind.returns_cells();
-                self.done[at] = Some(Ok(if returns { cells.take() } else { None }));
+                self.done[at] = Some(Ok(if returns { results.take() } else { None }));
             }
             outcome.ticket
         };
+        self.note_cells(&open, &added_to, cells);
         server.after_write(online);
         server.drive_logs();
         ticket.wait().map_err(failed)
+    }
+
+    /// Keeps the cells of these mutations, and of those that were added to some. HBase puts both together; what an Increment or Append
+    /// makes of its own is in no mutation, so neither is what was added to it.
+    fn note_cells(&mut self, open: &[usize], added: &[usize], cells: CellsWritten) {
+        let Some(told) = &mut self.cells else { return };
+        assert!(
+            cells.len() == open.len() + added.len(),
+            "{} mutations and {} added ones were written, and {} told of",
+            open.len(),
+            added.len(),
+            cells.len()
+        );
+        let mut cells = cells.into_iter();
+        open.iter().zip(&mut cells).for_each(|(&at, cells)| told[at] = cells);
+        for (&at, cells) in added.iter().zip(cells) {
+            if self.asked[at].is_shared() {
+                told[at].extend(cells);
+            }
+        }
+    }
+
+    /// Cells of a mutation as they were written, if they are others than the JVM has.
+    fn changed_cells(&self, at: usize) -> Option<&Vec<Cell>> {
+        let (told, asked) = (&self.cells.as_ref()?[at], &self.asked[at].mutation.cells);
+        let is_same =
+            told.len() == asked.len() && told.iter().zip(asked).all(|(a, b)| a.bytes() == b.bytes());
+        (!is_same).then_some(told)
     }
 
     fn into_written(self) -> Vec<Written> {
@@ -204,16 +244,18 @@ fn outcome(operation: &mut Operation, part: &Part) -> Result<Written, RpcError> 
 }
 
 /// Carries out a batch with the hooks of its region. *Blocking*, until what was written is durable. An error is one of the whole batch.
+/// `told` gets the cells as they were written.
 pub(crate) fn mutate(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
     asked: Vec<Asked>,
     atomic: bool,
     nonce: Nonce,
+    told: Option<&mut CellsWritten>,
 ) -> Result<Vec<Written>, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
     let hooks = operation.hooks(&coprocessors);
-    let mut batch = Batch::new(asked);
+    let mut batch = Batch::new(asked, told.is_some() || hooks.any(Hooks::POST_BATCH.or(Hooks::POST_MUTATE)));
     let begun = hooks.any(Hooks::WRITE);
     let both = hooks.any(Hooks::PRE_MUTATE) && hooks.any(Hooks::PRE_BATCH);
     let locks_first = !hooks.any(Hooks::PRE_MUTATE);
@@ -241,7 +283,11 @@ pub(crate) fn mutate(
     if let Some(mut locked) = locked {
         locked.release(operation);
     }
-    ended.map(|()| batch.into_written())
+    ended?;
+    if let (Some(told), Some(cells)) = (told, batch.cells.take()) {
+        *told = cells;
+    }
+    Ok(batch.into_written())
 }
 
 fn begin(
@@ -270,13 +316,13 @@ fn end(
     batch: &mut Batch,
     ended: Result<(), RpcError>,
 ) -> Result<(), RpcError> {
-    let part = |done: &Option<Written>| match (done, &ended) {
-        (Some(written), _) => part_of(written.clone()),
-        (None, Err(error)) => part_of(Err(error.clone())),
+    let part = |(at, done): (usize, &Option<Written>)| match (done, &ended) {
+        (Some(written), _) => part_of(written.clone(), batch.changed_cells(at)),
+        (None, Err(error)) => part_of(Err(error.clone()), None),
         (None, Ok(())) => Part::default(),
     };
     let frame = Frame {
-        mutation: batch.done.iter().map(part).collect(),
+        mutation: batch.done.iter().enumerate().map(part).collect(),
         flag: ended.is_ok().then_some(true),
         ..frames::call(Method::PostMutate, coprocessors.number)
     };
@@ -292,13 +338,15 @@ fn end(
     Ok(())
 }
 
-/// Carries out mutations of one row if a condition holds. *Blocking*, until what was written is durable.
+/// Carries out mutations of one row if a condition holds. *Blocking*, until what was written is durable. `told` gets the cells as they
+/// were written, if they were.
 pub(crate) fn check_and_mutate(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
     condition: &pb::Condition,
-    asked: Vec<Asked>,
+    mut asked: Vec<Asked>,
     nonce: Nonce,
+    told: Option<&mut CellsWritten>,
 ) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
     let hooks = operation.hooks(&coprocessors);
@@ -313,21 +361,43 @@ pub(crate) fn check_and_mutate(
         if !answer.more() {
             return checked(operation, &answer);
         }
+        take_changes(operation, &mut asked, &answer)?;
     }
+    let mut cells_told = CellsWritten::new();
+    let tells = (told.is_some() || hooks.any(Hooks::POST_CHECK)).then_some(&mut cells_told);
     operation.lock_row(&coprocessors, &condition.row, false)?;
-    let done = check_locked(operation, online, &coprocessors, condition, asked, nonce);
+    let done = check_locked(operation, online, condition, asked, nonce, tells);
     operation.unlock_row(&coprocessors, &condition.row, false);
     let (processed, cells) = done?;
+    let mutation = cells_told.iter().map(|told| part_of(Ok(None), Some(told))).collect();
+    if let Some(told) = told {
+        *told = cells_told;
+    }
     if !has_hooks {
         return Ok((processed, cells));
     }
     let frame = Frame {
         flag: processed.then_some(true),
+        mutation,
         cells: cells.iter().map(frames::cells_of).collect(),
         ..frames::call(Method::PostCheck, coprocessors.number)
     };
     let answer = operation.call(frame)?;
     checked(operation, &answer)
+}
+
+/// Takes over what hooks of a check have made of its mutations.
+fn take_changes(operation: &mut Operation, asked: &mut [Asked], answer: &Frame) -> Result<(), RpcError> {
+    if answer.mutation.len() > asked.len() {
+        let text = format!("{} mutations where {} were sent", answer.mutation.len(), asked.len());
+        return operation.checked(Err(garbage(text)));
+    }
+    for (asked, part) in asked.iter_mut().zip(&answer.mutation) {
+        if part.message.is_some() {
+            *asked = asked_of(operation, part)?;
+        }
+    }
+    Ok(())
 }
 
 fn checked(operation: &mut Operation, answer: &Frame) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
@@ -338,16 +408,18 @@ fn checked(operation: &mut Operation, answer: &Frame) -> Result<(bool, Option<Ve
 fn check_locked(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
-    coprocessors: &Arc<RegionCoprocessors>,
     condition: &pb::Condition,
-    asked: Vec<Asked>,
+    mut asked: Vec<Asked>,
     nonce: Nonce,
+    told: Option<&mut CellsWritten>,
 ) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
-    if operation.hooks(coprocessors).any(Hooks::PRE_CHECK_LOCKED) {
+    let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
+    if operation.hooks(&coprocessors).any(Hooks::PRE_CHECK_LOCKED) {
         let answer = operation.call(frames::call(Method::PreCheckLocked, coprocessors.number))?;
         if !answer.more() {
             return checked(operation, &answer);
         }
+        take_changes(operation, &mut asked, &answer)?;
     }
     // The lock keeps other writers of the row away until the mutations are written.
     let condition = convert::condition(condition)?;
@@ -359,7 +431,7 @@ fn check_locked(
         return Ok((false, None));
     }
     let mut cells: Option<Vec<Cell>> = None;
-    for written in mutate(operation, online, asked, true, nonce)? {
+    for written in mutate(operation, online, asked, true, nonce, told)? {
         if let Some(new) = written? {
             cells.get_or_insert_with(Vec::new).extend(new);
         }

@@ -139,7 +139,7 @@ impl Run {
         }
         let mutations: Vec<Mutation> = batch.iter().map(|asked| asked.mutation.clone()).collect();
         self.ops.add_batch(online, &mutations);
-        match coprocessors::mutate(operation, online, batch, false, Nonce::default()) {
+        match coprocessors::mutate(operation, online, batch, false, Nonce::default(), None) {
             Ok(written) => {
                 for (index, written) in indices.into_iter().zip(written) {
                     match written {
@@ -169,7 +169,7 @@ impl Run {
                 return read_back(online, &asked.mutation, seq, ReadMode::AnyDisk);
             }
             let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
-            let written = coprocessors::mutate(operation, online, vec![asked], true, nonce)?;
+            let written = coprocessors::mutate(operation, online, vec![asked], true, nonce, None)?;
             let cells = written.into_iter().next().expect("one for each mutation")?;
             self.guards.extend(guard);
             self.wrote = true;
@@ -215,13 +215,13 @@ impl Run {
                     return Err(invalid("The row of the condition is not the row of every mutation"));
                 }
                 self.ops.add(online, Op::CheckAndMutate);
-                coprocessors::check_and_mutate(operation, online, condition, batch, nonce)?
+                coprocessors::check_and_mutate(operation, online, condition, batch, nonce, None)?
             }
             None => {
                 let mutations: Vec<Mutation> = batch.iter().map(|asked| asked.mutation.clone()).collect();
                 self.ops.add_batch(online, &mutations);
                 let mut cells: Option<Vec<Cell>> = None;
-                for written in coprocessors::mutate(operation, online, batch, true, nonce)? {
+                for written in coprocessors::mutate(operation, online, batch, true, nonce, None)? {
                     if let Some(new) = written? {
                         cells.get_or_insert_with(Vec::new).extend(new);
                     }

@@ -218,7 +218,7 @@ impl Request {
         let returns_cells = self.mutation.kind.returns_cells();
         let Some(condition) = &self.condition else {
             let written =
-                coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, self.nonce)?;
+                coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, self.nonce, None)?;
             let result = written.into_iter().next().expect("one for each mutation")?;
             let (processed, result) =
                 if returns_cells { (None, Some(result.unwrap_or_default())) } else { (Some(true), None) };
@@ -228,7 +228,7 @@ impl Request {
             return Err(errors::invalid("The row of the condition is not the row of the mutation").into());
         }
         let (processed, result) =
-            coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, self.nonce)?;
+            coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, self.nonce, None)?;
         let guard = guard.filter(|_| processed);
         Ok(Done { processed: Some(processed), result, ticket: None, guard })
     }

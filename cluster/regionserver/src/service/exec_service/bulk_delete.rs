@@ -160,7 +160,8 @@ impl<'a> Deletes<'a> {
             };
             let asked = batch.into_iter().map(|delete| Asked::new(&message, delete)).collect();
             let mut operation = Operation::begin(server, online, Some(&self.call.terms))?;
-            for written in coprocessors::mutate(&mut operation, online, asked, false, Nonce::default())? {
+            for written in coprocessors::mutate(&mut operation, online, asked, false, Nonce::default(), None)?
+            {
                 written?;
             }
         } else {

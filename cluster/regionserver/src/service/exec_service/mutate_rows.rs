@@ -62,7 +62,7 @@ fn with_hooks(
     }
     let asked = rows.mutation_request.iter().zip(mutations);
     let asked = asked.map(|(proto, mutation)| Asked::new(proto, mutation)).collect();
-    for written in coprocessors::mutate(&mut operation, &call.online, asked, true, nonce)? {
+    for written in coprocessors::mutate(&mut operation, &call.online, asked, true, nonce, None)? {
         written?;
     }
     Ok(true)

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.CoprocessorEnvironment;
@@ -38,6 +39,8 @@ import org.apache.hadoop.hbase.wal.WALEdit;
 /** An observer whose hooks can be seen from outside. What they do depends on how the row begins. */
 public class Marks implements RegionCoprocessor, RegionObserver {
   private static final byte[] F = Bytes.toBytes("f");
+  /** Rows that begin with "seen": the mutation as the hook behind its write has found it. */
+  private static final Map<String, String> SEEN = new ConcurrentHashMap<>();
   private String label = "";
   /** All hooks of a batch are called by one thread. */
   private final ThreadLocal<String> seen = new ThreadLocal<>();
@@ -62,6 +65,10 @@ public class Marks implements RegionCoprocessor, RegionObserver {
     Append append = new Append(Bytes.toBytes("log-" + Bytes.toString(row)));
     append.addColumn(F, Bytes.toBytes("hooks"), Bytes.toBytes(hook + " "));
     context.getEnvironment().getRegion().append(append);
+  }
+
+  private static void see(Mutation mutation) {
+    if (begins(mutation.getRow(), "seen")) SEEN.put(Bytes.toString(mutation.getRow()), Times.of(mutation));
   }
 
   /** Who calls, as the RPC call of the thread says it. */
@@ -102,6 +109,7 @@ public class Marks implements RegionCoprocessor, RegionObserver {
   @Override
   public void postPut(ObserverContext<RegionCoprocessorEnvironment> context, Put put, WALEdit edit) throws IOException {
     if (begins(put.getRow(), "latefail")) throw new DoNotRetryIOException("postPut refuses");
+    see(put);
     mark(context, put.getRow(), "postPut");
   }
 
@@ -113,6 +121,7 @@ public class Marks implements RegionCoprocessor, RegionObserver {
 
   @Override
   public void postDelete(ObserverContext<RegionCoprocessorEnvironment> context, Delete delete, WALEdit edit) throws IOException {
+    see(delete);
     mark(context, delete.getRow(), "postDelete");
   }
 
@@ -122,8 +131,8 @@ public class Marks implements RegionCoprocessor, RegionObserver {
     for (int at = 0; at < batch.size(); at++) {
       byte[] row = batch.getOperation(at).getRow();
       mark(context, row, "preBatch" + batch.size());
-      if (begins(row, "index")) {
-        Put entry = new Put(Bytes.toBytes("entry-" + Bytes.toString(row)));
+      if (begins(row, "index") || begins(row, "seenindex")) {
+        Put entry = new Put(Bytes.toBytes((begins(row, "seen") ? "s-" : "entry-") + Bytes.toString(row)));
         entry.addColumn(F, Bytes.toBytes("of"), 5, row);
         batch.addOperationsFromCP(at, new Mutation[] { entry });
       }
@@ -154,6 +163,12 @@ public class Marks implements RegionCoprocessor, RegionObserver {
     }
     if (begins(get.getRow(), "askcaller")) {
       results.add(new KeyValue(get.getRow(), F, Bytes.toBytes("caller"), 7, caller(context)));
+      context.bypass();
+    }
+    if (begins(get.getRow(), "stamps") || begins(get.getRow(), "seen")) {
+      boolean isSeen = begins(get.getRow(), "seen");
+      String text = isSeen ? SEEN.get(Bytes.toString(get.getRow())) : Times.afterWrites(context.getEnvironment().getRegion());
+      results.add(new KeyValue(get.getRow(), F, Bytes.toBytes("times"), 7, Bytes.toBytes(String.valueOf(text))));
       context.bypass();
     }
     if (begins(get.getRow(), "narrow")) get.addColumn(F, Bytes.toBytes("a"));
@@ -189,6 +204,7 @@ public class Marks implements RegionCoprocessor, RegionObserver {
 
   @Override
   public Result postIncrement(ObserverContext<RegionCoprocessorEnvironment> context, Increment increment, Result result) {
+    see(increment);
     if (!begins(increment.getRow(), "change")) return result;
     return Result.create(new Cell[] { new KeyValue(increment.getRow(), F, Bytes.toBytes("n"), 9, Bytes.toBytes(77L)) });
   }
@@ -204,15 +220,24 @@ public class Marks implements RegionCoprocessor, RegionObserver {
   public CheckAndMutateResult preCheckAndMutate(ObserverContext<RegionCoprocessorEnvironment> context, CheckAndMutate check,
     CheckAndMutateResult result) throws IOException {
     mark(context, check.getRow(), "preCheck");
+    if (begins(check.getRow(), "seencheck")) ((Put) check.getAction()).addColumn(F, Bytes.toBytes("early"), F);
     if (!begins(check.getRow(), "bypass")) return result;
     context.bypass();
     return new CheckAndMutateResult(true, null);
   }
 
   @Override
+  public CheckAndMutateResult preCheckAndMutateAfterRowLock(ObserverContext<RegionCoprocessorEnvironment> context, CheckAndMutate check,
+    CheckAndMutateResult result) {
+    if (begins(check.getRow(), "seencheck")) ((Put) check.getAction()).addColumn(F, Bytes.toBytes("late"), F);
+    return result;
+  }
+
+  @Override
   public CheckAndMutateResult postCheckAndMutate(ObserverContext<RegionCoprocessorEnvironment> context, CheckAndMutate check,
     CheckAndMutateResult result) throws IOException {
     mark(context, check.getRow(), "postCheck" + result.isSuccess());
+    if (begins(check.getRow(), "seencheck")) SEEN.put("seenbehind", Times.of((Put) check.getAction()));
     return begins(check.getRow(), "turn") ? new CheckAndMutateResult(!result.isSuccess(), null) : result;
   }
 

@@ -143,7 +143,7 @@ public final class Frame {
       byte[][] ids = { null };
       fields(bytes, (field, in) -> {
         switch (field) {
-          case 1: cells.list.add(new KeyValue(in.readByteArray())); return true;
+          case 1: cells.list.add(cell(in.readByteArray())); return true;
           case 2: cells.partial = in.readBool(); return true;
           case 3: ids[0] = in.readByteArray(); return true;
           default: return false;
@@ -254,6 +254,11 @@ public final class Frame {
     frame.kind = FAILURE;
     frame.failure = Failure.of(error);
     return frame;
+  }
+
+  /** A cell of its bytes. KeyValue's shorter constructor takes them for those of a cell without tags, and leaves tags out. */
+  static KeyValue cell(byte[] bytes) {
+    return new KeyValue(bytes, 0, bytes.length);
   }
 
   /** The bytes of a cell with its tags. */

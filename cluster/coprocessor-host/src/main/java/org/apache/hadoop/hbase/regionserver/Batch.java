@@ -182,6 +182,7 @@ final class Batch {
       Frame.Part part = call.mutations.get(at);
       boolean failed = part.status == Frame.Part.FAILED;
       if (part.result != null) results[at] = Result.create(part.result.list);
+      if (!failed) Mutations.takeOver(mutations[at], part.cells);
       statuses[at] = failed ? new OperationStatus(OperationStatusCode.FAILURE, part.failure.message)
         : new OperationStatus(OperationStatusCode.SUCCESS, results[at]);
     }

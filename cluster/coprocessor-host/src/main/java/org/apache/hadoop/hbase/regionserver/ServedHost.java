@@ -20,7 +20,6 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.UnknownScannerException;
-import org.apache.hadoop.hbase.client.CheckAndMutate;
 import org.apache.hadoop.hbase.client.CheckAndMutateResult;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Mutation;
@@ -89,8 +88,8 @@ public final class ServedHost extends RegionCoprocessorHost {
       case Methods.PRE_BATCH: return preBatch(state);
       case Methods.POST_MUTATE: return state.pop(Batch.class).after(call);
       case Methods.PRE_CHECK: return preCheck(call, state);
-      case Methods.PRE_CHECK_LOCKED: return checked(preCheckAndMutateAfterRowLock(state.peek(CheckAndMutate.class)));
-      case Methods.POST_CHECK: return checked(postCheckAndMutate(state.pop(CheckAndMutate.class), outcome(call)));
+      case Methods.PRE_CHECK_LOCKED: return preCheckLocked(state);
+      case Methods.POST_CHECK: return postCheck(call, state);
       case Methods.PRE_SCANNER_OPEN: return openedScan(call);
       case Methods.SCANNER_OPEN: return openScanner(call);
       case Methods.SCANNER_NEXT: return nextResults(call);
@@ -169,7 +168,7 @@ public final class ServedHost extends RegionCoprocessorHost {
 
   // Mutations
 
-  private static List<Mutation> mutations(Frame call) throws IOException {
+  static List<Mutation> mutations(Frame call) throws IOException {
     List<Mutation> mutations = new ArrayList<>(call.mutations.size());
     for (Frame.Part part : call.mutations) mutations.add(Mutations.read(part));
     return mutations;
@@ -196,13 +195,24 @@ public final class ServedHost extends RegionCoprocessorHost {
   // Checks
 
   private Frame preCheck(Frame call, CallState state) throws IOException {
-    state.beginOperation(CheckAndMutate.class);
-    ClientProtos.Condition condition = ClientProtos.Condition.parseFrom(call.condition);
-    CheckAndMutate check = ProtobufUtil.toCheckAndMutate(condition, mutations(call));
-    Frame answer = checked(preCheckAndMutate(check));
+    state.beginOperation(Check.class);
+    Check check = new Check(call);
+    Frame answer = checked(preCheckAndMutate(check.check));
     if (!answer.more) return answer;
     state.push(check);
-    return answer;
+    return check.withChanges(answer);
+  }
+
+  private Frame preCheckLocked(CallState state) throws IOException {
+    Check check = state.peek(Check.class);
+    Frame answer = checked(preCheckAndMutateAfterRowLock(check.check));
+    return answer.more ? check.withChanges(answer) : answer;
+  }
+
+  private Frame postCheck(Frame call, CallState state) throws IOException {
+    Check check = state.pop(Check.class);
+    check.takeOver(call);
+    return checked(postCheckAndMutate(check.check, outcome(call)));
   }
 
   private static CheckAndMutateResult outcome(Frame call) {

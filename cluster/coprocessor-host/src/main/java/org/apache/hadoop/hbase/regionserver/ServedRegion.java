@@ -160,6 +160,7 @@ public final class ServedRegion extends HRegion {
     return mutate(Arrays.asList(mutations), atomic, nonceGroup, nonce);
   }
 
+  /** The mutations themselves get the times with which they were written. */
   private OperationStatus[] mutate(Collection<? extends Mutation> mutations, boolean atomic, long nonceGroup, long nonce)
     throws IOException {
     Frame call = call(Methods.MUTATE);
@@ -168,6 +169,7 @@ public final class ServedRegion extends HRegion {
     call.nonceGroup = nonceGroup;
     call.nonce = nonce;
     Frame answer = ask(call);
+    takeOver(mutations, answer);
     OperationStatus[] statuses = new OperationStatus[mutations.size()];
     for (int at = 0; at < statuses.length; at++) {
       Frame.Part part = answer.mutations.get(at);
@@ -179,6 +181,11 @@ public final class ServedRegion extends HRegion {
       }
     }
     return statuses;
+  }
+
+  private static void takeOver(Collection<? extends Mutation> mutations, Frame answer) throws IOException {
+    int at = 0;
+    for (Mutation mutation : mutations) Mutations.takeOver(mutation, answer.mutations.get(at++).cells);
   }
 
   @Override
@@ -239,14 +246,12 @@ public final class ServedRegion extends HRegion {
     Frame call = call(Methods.CHECK_AND_MUTATE);
     call.condition = ProtobufUtil.toCondition(check.getRow(), check.getFamily(), check.getQualifier(), check.getCompareOp(), check.getValue(),
       check.getFilter(), check.getTimeRange(), false).toByteArray();
-    if (check.getAction() instanceof RowMutations) {
-      for (Mutation mutation : ((RowMutations) check.getAction()).getMutations()) call.mutations.add(Mutations.write(mutation));
-    } else {
-      call.mutations.add(Mutations.write((Mutation) check.getAction()));
-    }
+    List<Mutation> mutations = Check.mutations(check);
+    for (Mutation mutation : mutations) call.mutations.add(Mutations.write(mutation));
     call.nonceGroup = nonceGroup;
     call.nonce = nonce;
     Frame answer = ask(call);
+    if (!answer.mutations.isEmpty()) takeOver(mutations, answer);
     return new CheckAndMutateResult(answer.flag, answer.cells.isEmpty() ? null : Result.create(answer.cells.get(0).list));
   }
 
