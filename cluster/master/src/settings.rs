@@ -91,29 +91,40 @@ pub struct MasterSettings {
 
 /// Looks whether the coprocessors that a table names can be loaded. *Thread safety*: from any thread; may block.
 #[derive(Clone, Default)]
-pub struct CoprocessorCheck(Option<Arc<Check>>);
+pub struct CoprocessorCheck(Option<Checks>);
+
+#[derive(Clone)]
+struct Checks {
+    permits: Arc<Check>,
+    loads: Arc<Check>,
+}
 
 type Check = dyn Fn(&TableDescriptor) -> Result<()> + Send + Sync;
 
 impl CoprocessorCheck {
-    /// In a cluster whose region servers have a JVM for coprocessors.
+    /// In a cluster whose region servers have a JVM for coprocessors. `permits`: whether it may load what the table names; `loads`: whether
+    /// it can.
     pub fn hosted(
-        check: impl Fn(&TableDescriptor) -> Result<()> + Send + Sync + 'static,
+        permits: impl Fn(&TableDescriptor) -> Result<()> + Send + Sync + 'static,
+        loads: impl Fn(&TableDescriptor) -> Result<()> + Send + Sync + 'static,
     ) -> CoprocessorCheck {
-        CoprocessorCheck(Some(Arc::new(check)))
+        CoprocessorCheck(Some(Checks { permits: Arc::new(permits), loads: Arc::new(loads) }))
     }
 
-    /// As HBase, only where sanity checks are `wanted`. What nothing can load is refused in any case.
+    /// As HBase, only where sanity checks are `wanted`. What nothing can or may load is refused in any case.
     pub(crate) fn check(&self, table: &TableDescriptor, wanted: bool) -> Result<()> {
         match &self.0 {
             None => table.check_no_host(),
-            Some(check) if wanted => check(table).map_err(|error| match error.kind() {
-                ErrorKind::Invalid => {
-                    Error::invalid(format!("{} {}", error.message(), halcyon_schema::SANITY_CHECKS_HINT))
-                }
-                _ => error, // nobody could look
-            }),
-            Some(_) => Ok(()),
+            Some(checks) => {
+                (checks.permits)(table)?;
+                let loaded = if wanted { (checks.loads)(table) } else { Ok(()) };
+                loaded.map_err(|error| match error.kind() {
+                    ErrorKind::Invalid => {
+                        Error::invalid(format!("{} {}", error.message(), halcyon_schema::SANITY_CHECKS_HINT))
+                    }
+                    _ => error, // nobody could look
+                })
+            }
         }
     }
 }

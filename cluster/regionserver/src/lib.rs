@@ -68,7 +68,7 @@ pub use replication::{
 };
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
-pub use settings::coprocessors::BACKUP_OBSERVER;
+pub use settings::coprocessors::{BACKUP_OBSERVER, WHITELIST_OBSERVER};
 pub use settings::server::RegionServerSettings;
 pub use settings::warn::WarnSettings;
 pub use wal::recover::Predecessors;

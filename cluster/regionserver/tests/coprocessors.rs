@@ -312,3 +312,31 @@ fn without_the_setting_a_region_does_not_open() {
     }
     lab.put("r", "q", "v"); // the other one works
 }
+
+/// Whoever may create a table could have any jar loaded; and a descriptor that came from elsewhere was never looked at.
+#[test]
+fn a_region_with_a_jar_of_no_allowed_path_does_not_open() {
+    let mut settings: RegionServerSettings = settings();
+    settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
+    settings.coprocessors.jar_paths = "file:///opt/coprocessors/*".to_string();
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    let open = |name: &str, jar: &str| {
+        let table_name = TableName::parse(name.as_bytes()).unwrap();
+        let info = RegionInfo::new(table_name, "".into(), "".into(), 1);
+        let observed = table().with("coprocessor$1", format!("{jar}|org.x.Observer|1|"));
+        lab.server.region_files().create_region_files(&info, &observed).unwrap();
+        (
+            lab.server.open_region(&info, &Arc::new(observed.clone())),
+            lab.server.check_coprocessor_jars(&observed),
+        )
+    };
+    let (opened, checked) = open("outside", "file:///opt/coprocessors/../evil.jar");
+    for error in [opened.map(drop).unwrap_err(), checked.unwrap_err()] {
+        for word in ["org.x.Observer", "hbase.coprocessor.region.whitelist.paths", "evil.jar"] {
+            assert!(error.message().contains(word), "{error}");
+        }
+    }
+    let (opened, checked) = open("inside", "file:///opt/coprocessors/index.jar");
+    checked.unwrap();
+    opened.unwrap();
+}

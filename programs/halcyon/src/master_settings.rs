@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use halcyon_master::{GroupSettings, NormalizerSettings, QuotaSettings};
+use halcyon_regionserver::WHITELIST_OBSERVER;
 use halcyon_schema::Tracker;
 use halcyon_servers::StatusSettings;
 use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, Text, settings};
@@ -195,15 +196,20 @@ pub const GROUPS: Section<StandaloneSettings> = Section {
             name: "hbase.coprocessor.master.classes",
             unit: "classes",
             effect: Restart,
-            text: "With `org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint` there are region server groups. Other classes \
-                   cannot be loaded.",
+            text: "With `org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint` there are region server groups. With \
+                   `org.apache.hadoop.hbase.security.access.CoprocessorWhitelistMasterObserver` tables name jars of \
+                   `hbase.coprocessor.region.whitelist.paths` only. Other classes cannot be loaded.",
             set: |settings, text| {
-                settings.parts.groups.enabled = text.split(',').any(|class| class.trim() == GROUP_ENDPOINT);
+                let names = |wanted| text.split(',').any(|class| class.trim() == wanted);
+                settings.parts.groups.enabled = names(GROUP_ENDPOINT);
+                settings.regionserver.coprocessors.only_listed_jars = names(WHITELIST_OBSERVER);
                 Ok(())
             },
             get: |settings| {
-                let class = if settings.parts.groups.enabled { GROUP_ENDPOINT } else { "" };
-                Some(class.to_string())
+                let (groups, jars) = (settings.parts.groups.enabled, &settings.regionserver.coprocessors);
+                let named = [(groups, GROUP_ENDPOINT), (jars.only_listed_jars, WHITELIST_OBSERVER)];
+                let named = named.iter().filter(|(is_named, _)| *is_named).map(|(_, class)| *class);
+                Some(named.collect::<Vec<_>>().join(","))
             },
         },
         Setting {
@@ -287,6 +293,11 @@ mod tests {
                 "{value}"
             );
         }
+        let mut settings = StandaloneSettings::default();
+        settings
+            .set("hbase.coprocessor.master.classes", &format!("{GROUP_ENDPOINT},{WHITELIST_OBSERVER}"))
+            .unwrap();
+        assert!(settings.parts.groups.enabled && settings.regionserver.coprocessors.limits_jars());
         assert!(with("hbase.rsgroup.fallback.enable", "true").unwrap().groups.fallback);
         assert!(with("hbase.rsgroup.fallback.enable", "perhaps").is_err());
     }

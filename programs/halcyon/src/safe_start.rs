@@ -13,7 +13,7 @@ use std::{fmt, io};
 
 use clap::ValueEnum;
 use halcyon_env::Env;
-use halcyon_regionserver::BACKUP_OBSERVER;
+use halcyon_regionserver::{BACKUP_OBSERVER, WHITELIST_OBSERVER};
 use halcyon_schema::{Endpoint, TableDescriptor, TableName, layout};
 
 use crate::master_settings::GROUP_ENDPOINT;
@@ -161,7 +161,8 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
             let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
             let is_built_in = |class: &str| {
                 Endpoint::of_class(class).is_some()
-                    || (name == "hbase.coprocessor.master.classes" && class == GROUP_ENDPOINT)
+                    || (name == "hbase.coprocessor.master.classes"
+                        && [GROUP_ENDPOINT, WHITELIST_OBSERVER].contains(&class))
                     || (name == "hbase.coprocessor.region.classes" && class == BACKUP_OBSERVER)
             };
             (items().any(|item| !is_built_in(&class(item))), Protection::Coprocessors)
@@ -331,6 +332,7 @@ mod tests {
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),
             ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),
+            ("hbase.coprocessor.master.classes", WHITELIST_OBSERVER, None),
             ("hbase.coprocessor.master.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.region.classes", GROUP_ENDPOINT, Some(Coprocessors)),
             ("hbase.coprocessor.region.classes", BACKUP_OBSERVER, None),

@@ -146,10 +146,13 @@ pub fn coprocessor_check(
     if !settings.regionserver.coprocessors.has_host() {
         return CoprocessorCheck::default();
     }
-    let loads = Arc::downgrade(region_server);
-    CoprocessorCheck::hosted(move |table| {
-        loads.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessors(table))
-    })
+    let (permits, loads) = (Arc::downgrade(region_server), Arc::downgrade(region_server));
+    CoprocessorCheck::hosted(
+        move |table| {
+            permits.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessor_jars(table))
+        },
+        move |table| loads.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessors(table)),
+    )
 }
 
 /// Fails unless all that was found is accepted, and warns of what is.

@@ -9,6 +9,7 @@
 //! write.rs       mutations with their hooks          row_locks.rs   locks that a hook may hold
 //! read.rs        gets                                scans.rs       scanners that are objects of the JVM
 //! store_hooks.rs flushes and compactions             bulk_load.rs   bulk loads
+//! jar_paths.rs   from where tables may have classes loaded
 //! ```
 //!
 //! A region has coprocessors if its table or a property names a class that is not built in (`CoprocessorSettings::hosted`). Then
@@ -21,6 +22,7 @@ mod asked;
 mod bulk_load;
 mod frames;
 mod hooks;
+pub(crate) mod jar_paths;
 mod jvm;
 mod operation;
 mod read;
@@ -135,6 +137,9 @@ impl Coprocessors {
                 table.name()
             )));
         }
+        if !only_filters {
+            self.jvm.settings.check_jars(table)?;
+        }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         self.used.fetch_or(!only_filters, Ordering::Relaxed);
         Ok(Some(Arc::new(RegionCoprocessors { number, only_filters, ..RegionCoprocessors::default() })))
@@ -181,12 +186,24 @@ impl RegionServer {
         if !self.settings.coprocessors.has_host() {
             return Ok(());
         }
+        if !self.settings.coprocessors.limits_jars() {
+            let setting = jar_paths::JAR_PATHS;
+            tracing::info!(
+                setting,
+                "tables may name jars of coprocessors anywhere: the setting would limit them"
+            );
+        }
         self.coprocessors.jvm.start(Arc::downgrade(self), surroundings)
     }
 
     /// Process number of the JVM of coprocessors, while one runs, and how often it was started.
     pub fn coprocessor_jvm(&self) -> (Option<u32>, u64) {
         (self.coprocessors.jvm.pid(), self.coprocessors.jvm.starts_count())
+    }
+
+    /// Whether jars that a table names may be loaded (HBase: `CoprocessorWhitelistMasterObserver`). `Invalid`, with HBase's text, if not.
+    pub fn check_coprocessor_jars(&self, table: &TableDescriptor) -> Result<()> {
+        self.settings.coprocessors.check_jars(table)
     }
 
     /// Whether the classes that a table names can be loaded (HBase: `RegionCoprocessorHost.testTableCoprocessorAttrs`). `Invalid`, with

@@ -8,8 +8,14 @@ use halcyon_schema::{Endpoint, TableDescriptor};
 use halcyon_settings::Effect::Restart;
 use halcyon_settings::{Description, Flag, Millis, Number, Positive, Section, Text, settings};
 
+use crate::coprocessors::jar_paths;
+
 /// What HBase's regions load for its backup tool; here `hbase.backup.enable` is enough.
 pub const BACKUP_OBSERVER: &str = "org.apache.hadoop.hbase.backup.BackupObserver";
+
+/// What HBase's masters load so that tables name jars of listed paths only; here the list is enough.
+pub const WHITELIST_OBSERVER: &str =
+    "org.apache.hadoop.hbase.security.access.CoprocessorWhitelistMasterObserver";
 
 /// Which regions have which coprocessors, besides the attributes of their tables (`RegionCoprocessorHost` of 2.6.4).
 ///
@@ -28,6 +34,10 @@ pub struct CoprocessorSettings {
     /// Whether a class that fails ends the JVM, and a class that cannot be loaded keeps its region closed
     /// (`hbase.coprocessor.abortonerror`). Otherwise such a class is left out. In HBase the server aborts.
     pub abort_on_error: bool,
+    /// Where the jars may be that tables name, with commas between them (`hbase.coprocessor.region.whitelist.paths`).
+    pub jar_paths: String,
+    /// Whether an empty list allows none, as with HBase's `CoprocessorWhitelistMasterObserver` ([`WHITELIST_OBSERVER`]). Without it, any.
+    pub only_listed_jars: bool,
     /// Class path of the JVM (`halcyon.coprocessor.host.classpath`); empty: there is none.
     pub host_classpath: String,
     /// The `java` that runs it (`halcyon.coprocessor.host.java`).
@@ -54,6 +64,8 @@ impl Default for CoprocessorSettings {
             enabled: true,
             user_enabled: true,
             abort_on_error: true,
+            jar_paths: String::new(),
+            only_listed_jars: false,
             host_classpath: String::new(),
             host_java: "java".to_string(),
             host_options: String::new(),
@@ -102,6 +114,19 @@ impl CoprocessorSettings {
         let mut listed = listed.filter(|class| !class.is_empty() && !is_here(class));
         let of_table = || (self.user_enabled || !is_user).then(|| table.hosted_coprocessor()).flatten();
         listed.next().or_else(of_table)
+    }
+
+    /// `Invalid` if the table names a jar that may not be loaded.
+    pub(crate) fn check_jars(&self, table: &TableDescriptor) -> Result<()> {
+        match self.limits_jars() {
+            true => jar_paths::check(table, &self.jar_paths),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether tables may name jars of some paths only.
+    pub fn limits_jars(&self) -> bool {
+        self.only_listed_jars || !self.jar_paths.trim().is_empty()
     }
 
     /// The class lists and switches as the JVM has to know them. What is built in is left out.
@@ -165,6 +190,9 @@ const SETTINGS: &[Section<CoprocessorSettings>] = &[Section {
         Restart, "hbase.coprocessor.abortonerror", "true, false", Flag, abort_on_error,
             "Whether a coprocessor that fails ends the JVM of coprocessors, and one that cannot be loaded keeps its regions \
              closed. In HBase the server aborts.";
+        Restart, "hbase.coprocessor.region.whitelist.paths", "paths", Text, jar_paths,
+            "Where the jars of coprocessors may be that tables name, with commas between the paths and `*` for any letters. \
+             Empty: anywhere, unless `hbase.coprocessor.master.classes` names HBase's `CoprocessorWhitelistMasterObserver`.";
         Restart, "halcyon.coprocessor.host.classpath", "paths", Text, host_classpath,
             "Class path of the JVM for coprocessors that are not built in: the jar of the host, the jars of HBase, and those \
              of coprocessors ([Coprocessors](COPROCESSORS.md)). Empty: no JVM.";
