@@ -45,6 +45,7 @@
 # make coprocessor-host   the jar of the JVM that runs coprocessors, by Maven, below CARGO_TARGET_DIR (docs/COPROCESSORS.md)
 # make coprocessors-test  coprocessors in that JVM: answers compared with HBase's, the JVM killed, frozen and disturbed; some minutes
 # make phoenix-test       Apache Phoenix from Maven Central over Halcyon, answers compared with those over HBase; some minutes
+# make phoenix-suite      Phoenix's own integration tests over Halcyon (CLASSES= a regular expression); several hours
 # make groups-test  groups of region servers and the normalizer in a cluster of Halcyon, with HBase's own client classes; two minutes
 # make file-tracker-test  store file trackers, compared with HBase, and a root directory that goes back and forth, with kills; 5 minutes
 # make merge-test forced merges, and what fixMeta merges, compared with HBase; two minutes
@@ -114,7 +115,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -175,6 +176,9 @@ coprocessors-test: build
 
 phoenix-test: build
 	HALCYON="$(HALCYON)" testing/compat/phoenix.sh
+
+phoenix-suite: build
+	HALCYON="$(HALCYON)" testing/compat/phoenix-suite.sh $(CLASSES)
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(or $(ROUNDS),1000)
