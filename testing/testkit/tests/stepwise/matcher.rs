@@ -113,6 +113,21 @@ impl Columns {
     }
 }
 
+impl Columns {
+    /// Of a marker of the family that is kept: it is no version of the column that it lies in.
+    fn check_family_marker(&mut self, cell: &Cell) -> Code {
+        if self.check(cell) == Code::Skip {
+            return Code::Skip; // the same one again
+        }
+        self.last = Some((cell.timestamp(), cell.cell_type()));
+        Code::Include
+    }
+}
+
+fn is_of_family(cell: &Cell) -> bool {
+    matches!(cell.cell_type(), CellType::DeleteFamily | CellType::DeleteFamilyVersion)
+}
+
 /// What the walk is for.
 pub enum Purpose<'a> {
     Read(&'a OracleScan),
@@ -147,10 +162,14 @@ pub fn walk(cells: &[Cell], options: &FamilyOptions, purpose: &Purpose<'_>, now_
     let mut out = Vec::new();
     let mut passed_over: Option<Vec<u8>> = None;
     for cell in cells {
-        if passed_over.as_deref() == Some(cell.qualifier()) {
+        // Markers of the family lie in the column without a name, and are looked at in any case.
+        let is_passed_over = passed_over.as_deref() == Some(cell.qualifier());
+        if is_passed_over && !is_of_family(cell) {
             continue;
         }
-        passed_over = None;
+        if !is_passed_over {
+            passed_over = None;
+        }
         let code = if options.min_versions == 0 && cell.timestamp() < oldest {
             Code::NextColumn
         } else if cell_ttl_over(cell, now_ms) {
@@ -225,6 +244,7 @@ fn match_compaction(
             None => Code::Include,
             Some(_) if !is_kept => Code::Skip,
             Some(earliest_put) if cell.timestamp() < earliest_put => Code::NextColumn,
+            Some(_) if is_of_family(cell) => columns.check_family_marker(cell),
             Some(_) => columns.check(cell),
         };
     }
