@@ -86,6 +86,11 @@ impl std::error::Error for Error {}
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
-        Error::new(ErrorKind::Io, error.to_string())
+        let kind = match error.kind() {
+            // The same request meets the same limit of the file system.
+            io::ErrorKind::InvalidFilename => ErrorKind::Invalid,
+            _ => ErrorKind::Io,
+        };
+        Error::new(kind, error.to_string())
     }
 }

@@ -13,6 +13,7 @@
 
 mod activity;
 mod clock;
+mod contain;
 mod fs;
 mod host;
 mod invariants;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 pub use activity::{Activity, Before, Holder};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use contain::{contained, is_contained};
 pub use fs::{
     Attempt, BlockHosts, DirEntry, ErasureCoding, FileLock, FileSystem, ReadableFile, UpdatableFile,
     WritableFile, in_doubt, is_in_doubt,

@@ -83,8 +83,12 @@ fn keep_new_dir(path: &Path, synced: io::Result<()>) -> io::Result<()> {
 
 pub(crate) fn exists(path: &Path) -> io::Result<bool> {
     match path.try_exists() {
-        // A part of the path is a file: there can be nothing below.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        // A part of the path is a file: there can be nothing below. Or it is longer than any name here.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename) =>
+        {
+            Ok(false)
+        }
         found => found.map_err(|e| named(e, path)),
     }
 }

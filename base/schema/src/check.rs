@@ -3,7 +3,7 @@
 use halcyon_cell::{Error, Result};
 use halcyon_env::Keys;
 
-use crate::{COPROCESSOR_HOST, FamilyDescriptor, TableDescriptor};
+use crate::{COPROCESSOR_HOST, FamilyDescriptor, TableDescriptor, numbers};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
@@ -13,7 +13,9 @@ pub const SANITY_CHECKS_HINT: &str = "Set hbase.table.sanity.checks to false at 
 const MAX_FILE_SIZE_MIN_BYTES: i64 = 2 * 1024 * 1024;
 const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
-const REPLICAS_MAX: i32 = 65536;
+pub(crate) const REPLICAS_MAX: i32 = 65536;
+/// HDFS counts the copies of a file in an int16.
+const FILE_COPIES_MAX: i64 = i16::MAX as i64;
 const DATA_TIERING: &str = "hbase.hstore.datatiering.type";
 const STORE_ENGINE: &str = "hbase.hstore.engine.class";
 const DATE_TIERED_ENGINE: &str = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
@@ -33,6 +35,12 @@ impl TableDescriptor {
     /// message, also where the sanity checks are turned off.
     pub fn check_supported(&self) -> Result<()> {
         self.families().iter().try_for_each(check_storable)?;
+        if self.region_replication() > REPLICAS_MAX {
+            return Err(Error::invalid(format!("Region Replication cannot exceed {REPLICAS_MAX}.")));
+        }
+        if let Some(problem) = numbers::problem(self) {
+            return Err(Error::invalid(problem));
+        }
         match self.unsupported().first() {
             Some(found) => Err(Error::invalid(format!(
                 "{found} is not supported (table {}): {}",
@@ -98,9 +106,6 @@ impl TableDescriptor {
         if self.region_replication() < 1 {
             return Err("Table region replication should be at least one.".to_string());
         }
-        if self.region_replication() > REPLICAS_MAX {
-            return Err(format!("Region Replication cannot exceed {REPLICAS_MAX}."));
-        }
         if self.name().is_meta() && self.read_only() {
             return Err("Meta table can't be set as read only.".to_string());
         }
@@ -140,6 +145,11 @@ fn check_storable(family: &FamilyDescriptor) -> Result<()> {
     if !(0..=1).contains(&scope) {
         return Err(Error::invalid(format!(
             "Replication scope for column family {name} is {scope} which is invalid."
+        )));
+    }
+    if family.raw().replication > FILE_COPIES_MAX {
+        return Err(Error::invalid(format!(
+            "HFile Replication for column family {name} cannot exceed {FILE_COPIES_MAX}."
         )));
     }
     family.compression()?;

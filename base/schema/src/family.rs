@@ -177,7 +177,7 @@ impl FamilyDescriptor {
 
     /// Versions kept of a cell (`VERSIONS`, default 1).
     pub fn versions(&self) -> u32 {
-        clamp(self.typed.versions)
+        clamp(self.typed.versions).max(1)
     }
 
     /// Versions kept of a cell although they are over their time to live (`MIN_VERSIONS`, default 0).

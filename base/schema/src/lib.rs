@@ -8,7 +8,8 @@
 //! Checked against HBase 2.6 `TableName`, `RegionInfoBuilder`, `ColumnFamilyDescriptorBuilder`,
 //! `TableDescriptorBuilder`, `TableDescriptorChecker` and `FSTableDescriptors`.
 //!
-//! When you add a family attribute, also touch `FamilyDescriptor::parse_attributes` and `check.rs`. One that HBase obeys
+//! When you add a family attribute, also touch `FamilyDescriptor::parse_attributes` and `check.rs`; a number that tables or families
+//! may configure belongs in `numbers.rs`. One that HBase obeys
 //! and Halcyon does not belongs in `unsupported.rs`.
 
 mod barriers;
@@ -21,6 +22,7 @@ mod jenkins;
 pub mod layout;
 pub mod mob;
 mod name;
+mod numbers;
 mod options;
 pub mod peer_files;
 mod region;
@@ -42,7 +44,10 @@ pub use endpoint::{COPROCESSOR_HOST, Endpoint};
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
 pub use mob::{MobFileName, MobFileRefs, MobReference};
-pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
+pub use name::{
+    FILE_NAME_LEN_MAX, NamespaceDescriptor, TableName, check_file_name, check_namespace_name,
+    check_table_qualifier,
+};
 pub use options::{
     BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,
 };

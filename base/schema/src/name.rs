@@ -156,6 +156,29 @@ impl fmt::Debug for TableName {
     }
 }
 
+/// The longest name of a file or directory, in bytes: that of HDFS (`dfs.namenode.fs-limits.max-component-length`) and of the
+/// file systems of Linux.
+pub const FILE_NAME_LEN_MAX: usize = 255;
+
+/// Invalid if no file or directory can have this name because of its length. `what` it is the name of begins the message.
+pub fn check_file_name(what: &str, name: &str) -> Result<()> {
+    if name.len() <= FILE_NAME_LEN_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{what} has a name of {} bytes. A directory has it, too, and names there have {FILE_NAME_LEN_MAX} bytes at most: {}...",
+        name.len(),
+        shortened(name)
+    )))
+}
+
+/// As much of a long name as a person needs to know which it is.
+fn shortened(name: &str) -> &str {
+    const SHOWN: usize = 32;
+    let end = (0..=SHOWN.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    &name[..end]
+}
+
 /// A name ZooKeeper keeps for itself, and HBase therefore refuses.
 const DISALLOWED_NAME: &str = "zookeeper";
 
@@ -261,6 +284,16 @@ mod tests {
         assert!(TableName::META.is_system() && TableName::META.is_meta());
         assert_eq!(spaced.dir(Path::new("/r")), Path::new("/r/data/ns/t.1-x"));
         TableName::parse("größe".as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn names_that_no_directory_can_have_are_told_by_their_length() {
+        check_file_name("Table t", &"ü".repeat(127)).unwrap();
+        let error = check_file_name("Table", &"ü".repeat(128)).unwrap_err();
+        assert!(error.message().starts_with("Table has a name of 256 bytes."), "{error}");
+        assert!(error.message().len() < 250, "{error}");
+        assert_eq!(shortened("ab"), "ab");
+        assert_eq!(shortened(&format!("{}ü", "a".repeat(31))), "a".repeat(31));
     }
 
     #[test]

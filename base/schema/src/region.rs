@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use halcyon_cell::{CellComparator, Error, Result};
+use halcyon_cell::{CellComparator, Error, ROW_LEN_MAX, Result};
 use halcyon_proto::pb;
 use md5::{Digest, Md5};
 use prost::Message;
@@ -22,6 +22,10 @@ use crate::{TableName, decode, jenkins_hash, layout, strip_magic, with_magic};
 /// The encoded name of the one region of `hbase:meta`.
 pub const META_ENCODED_NAME: &str = "1588230740";
 const MD5_HEX_LEN: usize = 32;
+/// Digits of a creation time in ms, up to the year 2286.
+const ID_LEN: usize = 13;
+/// HBase has them in a Java long.
+const ID_MAX: u64 = i64::MAX as u64 / 2;
 
 /// A region's identity and range. Immutable and cheap to clone. HBase: `RegionInfo`.
 ///
@@ -182,6 +186,30 @@ impl RegionInfo {
     /// The full name, with the encoded name at its end; the row of the default replica in `hbase:meta`.
     pub fn region_name(&self) -> &Bytes {
         &self.0.region_name
+    }
+
+    /// The longest start key that a region of a table may have: the region's name is a row of `hbase:meta`, and has the key in it.
+    pub fn start_key_len_max(table: &TableName) -> usize {
+        // Two commas, the creation time in ms, and the encoded name between two dots.
+        let around = table.full_name().len() + 2 + ID_LEN + MD5_HEX_LEN + 2;
+        ROW_LEN_MAX.saturating_sub(around)
+    }
+
+    /// Invalid if the name cannot be a row of `hbase:meta`, or has no creation time that others can come behind.
+    pub fn check_name(&self) -> Result<()> {
+        if self.0.region_id > ID_MAX {
+            return Err(Error::invalid(format!("{} is not the creation time of a region", self.0.region_id)));
+        }
+        let len = self.0.region_name.len();
+        if len <= ROW_LEN_MAX {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "A region of table {} cannot begin at a key of {} bytes: its name would have {len} bytes, and a row of hbase:meta has \
+             {ROW_LEN_MAX} at most",
+            self.0.table,
+            self.0.start_key.len()
+        )))
     }
 
     /// 32 hex digits; for meta `1588230740`.
@@ -422,6 +450,23 @@ mod tests {
         assert_eq!(replica.region_name(), "t1,b,1700000000000_0001.f0bd80ca15e441cf12dbc3c6c14f3e65.");
         let whole = region("ns:t1", "", "");
         assert_eq!(whole.region_name(), "ns:t1,,1700000000000.5d7f500caf79e27589faec634a78240f.");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_a_row_is_refused() {
+        let table = TableName::parse(b"ns:t1").unwrap();
+        let longest = RegionInfo::start_key_len_max(&table);
+        let of_len =
+            |len| RegionInfo::new(table.clone(), vec![b'm'; len].into(), Bytes::new(), 1_700_000_000_000);
+        let fits = of_len(longest);
+        fits.check_name().unwrap();
+        assert_eq!(fits.region_name().len(), ROW_LEN_MAX);
+        let error = of_len(longest + 1).check_name().unwrap_err();
+        assert!(
+            error.message().contains("a key of 32713 bytes") && error.message().contains("32768 bytes"),
+            "{error}"
+        );
+        assert_eq!(RegionInfo::start_key_len_max(&TableName::parse(&[b'x'; 40_000]).unwrap()), 0);
     }
 
     #[test]

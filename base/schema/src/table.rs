@@ -6,6 +6,7 @@ use bytes::Bytes;
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 
+use crate::check::REPLICAS_MAX;
 use crate::options::{Attributes, configuration_from_pb, configuration_to_pb};
 use crate::{Durability, FamilyDescriptor, FlushPolicy, TableName, decode, strip_magic, with_magic};
 
@@ -187,8 +188,9 @@ impl TableDescriptor {
 
     /// Copies of each region (`REGION_REPLICATION`, default 1).
     pub fn region_replication(&self) -> i32 {
-        self.number("REGION_REPLICATION")
-            .map_or(1, |count| count.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+        // One too many shows that it is over the limit. A directory may hold any number.
+        let most = i64::from(REPLICAS_MAX) + 1;
+        self.number("REGION_REPLICATION").map_or(1, |count| count.clamp(i32::MIN.into(), most) as i32)
     }
 
     pub fn priority(&self) -> i32 {

@@ -17,12 +17,22 @@ pub trait Codec<T> {
     fn refused(_: &T) -> &'static str;
 }
 
-/// A number that its type bounds.
+/// A number that its type bounds. Infinity is none.
 pub struct Number;
+
+fn is_finite(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']);
+    !["nan", "inf", "infinity"].iter().any(|word| digits.eq_ignore_ascii_case(word))
+}
+
+/// What counts as a number for a type. One too large for a `f64` becomes infinity.
+fn number<T: FromStr + Display>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|value: &T| is_finite(&value.to_string()))
+}
 
 impl<T: FromStr + Display> Codec<T> for Number {
     fn parse(text: &str) -> Option<T> {
-        text.parse().ok()
+        number(text)
     }
 
     fn print(value: &T) -> Option<String> {
@@ -39,7 +49,7 @@ pub struct Positive;
 
 impl<T: FromStr + Display + Default + PartialOrd> Codec<T> for Positive {
     fn parse(text: &str) -> Option<T> {
-        text.parse().ok().filter(|value| *value > T::default())
+        number(text).filter(|value| *value > T::default())
     }
 
     fn print(value: &T) -> Option<String> {
@@ -202,6 +212,9 @@ mod tests {
     fn values_without_sense_are_refused() {
         assert_eq!(back::<u64, Number>("-1"), None);
         assert_eq!(back::<i64, Positive>("0"), None);
+        for text in ["NaN", "inf", "-inf", "+Infinity", "1e400"] {
+            assert_eq!((back::<f64, Number>(text), back::<f64, Positive>(text)), (None, None), "{text}");
+        }
         assert_eq!(back::<bool, Flag>("yes"), None);
         assert_eq!(back::<Duration, Millis>("1s"), None);
         assert_eq!(back::<f64, Share>("1.5"), None);

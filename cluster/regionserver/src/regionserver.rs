@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{BackupBooks, QuotaSource, RegionFiles, RegionServerStatus};
-use halcyon_env::Env;
 use halcyon_env::vitals::{StuckThread, Vitals};
+use halcyon_env::{Env, contained};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{MobFileCache, RegionSettings, WalRoot};
 use halcyon_rpc::{Connection, Queues, RpcError};
@@ -419,7 +419,7 @@ impl RegionServer {
         // Not after a freeze in which the master may have declared this server dead: the region may be open elsewhere, and its
         // directory would be taken from that server.
         let opened = match self.lifecycle.check_serving() {
-            Ok(()) => self.open_with_coprocessors(info, table),
+            Ok(()) => self.open_contained(info, table),
             Err(refusal) => Err(Error::new(ErrorKind::Stopping, refusal.message)),
         };
         if let Ok(online) = &opened {
@@ -452,6 +452,14 @@ impl RegionServer {
         let seq = online.region.open_seq_num().get();
         tracing::info!(region = encoded, table = %info.table(), seq, "opened");
         Ok(seq)
+    }
+
+    /// What a region holds may be more than this program can handle, and is opened again after each start.
+    fn open_contained(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<Arc<OnlineRegion>> {
+        contained(|| self.open_with_coprocessors(info, table)).unwrap_or_else(|failure| {
+            tracing::error!(region = info.encoded_name(), failure, "the region is not opened");
+            Err(Error::corrupt(format!("{info} is not opened: {failure}")))
+        })
     }
 
     fn open_with_coprocessors(

@@ -99,11 +99,15 @@ fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
 const CALL_THREADS: [&str; 3] = ["network-", "server", "profiler"];
 
 /// A failed assertion on a background thread ends the process. Otherwise only the thread would end, and a server without
-/// its WAL thread would go on. The next start recovers the WALs. A build that checks invariants ends with any panic.
+/// its WAL thread would go on. The next start recovers the WALs. A build that checks invariants ends with any panic. Contained
+/// work is the exception: the region or procedure that it is about is set aside.
 fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
+        if halcyon_env::is_contained() {
+            return;
+        }
         let thread = std::thread::current();
         let runs_calls =
             thread.name().is_some_and(|name| CALL_THREADS.iter().any(|start| name.starts_with(start)));

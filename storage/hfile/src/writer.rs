@@ -101,11 +101,21 @@ impl WriterOptions {
     /// Brings sizes that came from outside to the nearest that can be written.
     pub fn keep_in_bounds(&mut self) {
         const INT_MAX: usize = i32::MAX as usize;
+        // A chunk is made as a whole, in memory.
+        const BLOOM_CHUNK_MAX: usize = 16 << 20;
+        // What is no number has no nearest one.
+        let default = WriterOptions::default();
+        if self.bloom_error_rate.is_nan() {
+            self.bloom_error_rate = default.bloom_error_rate;
+        }
+        if self.encoded_block_size_ratio.is_nan() {
+            self.encoded_block_size_ratio = default.encoded_block_size_ratio;
+        }
         self.block_size = self.block_size.clamp(1, INT_MAX / 4);
         self.bytes_per_checksum = self.bytes_per_checksum.clamp(64, INT_MAX);
         self.index_chunk_bytes = self.index_chunk_bytes.clamp(1, INT_MAX / 4);
         self.index_entries_min = self.index_entries_min.max(2);
-        self.bloom_chunk_bytes = self.bloom_chunk_bytes.clamp(1, INT_MAX / 4);
+        self.bloom_chunk_bytes = self.bloom_chunk_bytes.clamp(1, BLOOM_CHUNK_MAX);
         self.bloom_error_rate = self.bloom_error_rate.clamp(0.000_01, 0.5);
         self.encoded_block_size_ratio = self.encoded_block_size_ratio.clamp(0.0, 1000.0);
     }

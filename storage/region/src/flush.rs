@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Key, ReadPoint, Result, SeqId};
-use halcyon_env::invariant;
+use halcyon_env::{contained, invariant};
 use halcyon_hfile::FileMeta;
 use halcyon_schema::mob::MOB_FILE_REFS;
 
@@ -129,14 +129,17 @@ impl Region {
         );
         let now_ms = self.services.env.clock.now_ms();
         let mut mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
-        let (written, hooked) = match self.write_hooked(store, &snapshot, seq, now_ms, &mut mobs)? {
-            Some(written) => written,
-            None => {
-                mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
-                let mut kept = Hooked::KeepAll;
-                (self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs, &mut kept)?, kept)
-            }
-        };
+        // Nobody has seen these files, and the cells stay in the snapshot.
+        let (written, hooked) = self.contained("a flush", || {
+            Ok(match self.write_hooked(store, &snapshot, seq, now_ms, &mut mobs)? {
+                Some(written) => written,
+                None => {
+                    mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
+                    let mut kept = Hooked::KeepAll;
+                    (self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs, &mut kept)?, kept)
+                }
+            })
+        })?;
         if let Some(mobs) = &mut mobs {
             mobs.publish()?;
         }
@@ -153,6 +156,16 @@ impl Region {
         }
         hooked.end(&files);
         Ok(files)
+    }
+
+    /// An assertion that fails while files are written fails this work, and not the process. *Invariants*: the work changes nothing but
+    /// files that nobody has seen.
+    pub(crate) fn contained<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        contained(work).unwrap_or_else(|failure| {
+            let region = self.info.encoded_name();
+            tracing::error!(region, failure, "{what} of a region fails");
+            Err(Error::corrupt(format!("{what} of region {}: {failure}", self.info)))
+        })
     }
 
     /// Writes a snapshot as its coprocessors want it. `None`: they have failed, and the flush cannot wait for them: the region closes, or

@@ -13,7 +13,7 @@ use halcyon_cell::Result;
 use halcyon_contract::{RegionServerStatus, RegionStateTransition};
 use halcyon_env::Clock;
 use halcyon_region::Region;
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName};
 
 use super::listener::StoreFileListener;
 use super::split_policy::Policy;
@@ -101,12 +101,21 @@ impl SplitChecker {
         Policy::of(region.table(), &self.settings.in_force().split).allows_splits()
     }
 
-    /// Where the region would be split; `None` if it has no such row. *Blocking*.
+    /// Where the region would be split; `None` if it has no such row, or if the row is too long to begin a region and cannot be cut.
+    /// *Blocking*.
     pub(crate) fn split_row(&self, region: &Region) -> Result<Option<Bytes>> {
         let policy = Policy::of(region.table(), &self.settings.in_force().split);
         let restriction = region.table().split_restriction();
-        let row = region.split_point()?.map(|row| restriction.start_of(policy.at_prefix(row)));
         let info = region.info();
+        let longest = RegionInfo::start_key_len_max(info.table());
+        let row = region.split_point()?.and_then(|row| {
+            let start = restriction.start_of(policy.at_prefix(row.clone()));
+            match start.len() <= longest {
+                true => Some(start),
+                // Any key may begin a region. Rows of one prefix stay together, though.
+                false => (start == row).then(|| row.slice(..longest)),
+            }
+        });
         // A prefix may begin where the region does.
         Ok(row.filter(|row| info.contains_row(row) && row != info.start_key()))
     }

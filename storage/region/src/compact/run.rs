@@ -165,7 +165,8 @@ impl Region {
         let wanted = store.major_wanted.swap(false, Ordering::AcqRel);
         let candidates = Candidates::of(store);
         let request = CompactionRequest { major: request.major || wanted, user: request.user || wanted };
-        let Some(selection) = select(&self.store_state(store, &candidates), request) else {
+        let chosen = || Ok(select(&self.store_state(store, &candidates), request));
+        let Some(selection) = self.contained("the selection of a compaction", chosen)? else {
             return Ok(CompactionOutcome { expired_files, ..CompactionOutcome::default() });
         };
         let running =
@@ -191,7 +192,9 @@ impl Region {
         let inputs: Vec<Arc<StoreFile>> = selection.files.iter().map(|&at| files[at].clone()).collect();
         let mut hooked = self
             .begin_rewrite(store, RewriteKind::Compaction { all: selection.all, major: selection.major })?;
-        let (written, mut mobs) = self.rewrite(store, &inputs, selection, by_user, &mut hooked, control)?;
+        let (written, mut mobs) = self.contained("a compaction", || {
+            self.rewrite(store, &inputs, selection, by_user, &mut hooked, control)
+        })?;
         let files = self.replace(store, &inputs, &written, &mut mobs, selection.all)?;
         written.check(&files);
         mobs.count();
@@ -214,8 +217,8 @@ impl Region {
         if !state.settings.delete_expired_files && state.policy != CompactionPolicy::Fifo {
             return Ok(0);
         }
-        let gone: Vec<Arc<StoreFile>> =
-            expired(&state).into_iter().map(|at| candidates.files[at].clone()).collect();
+        let expired = self.contained("the search for expired files", || Ok(expired(&state)))?;
+        let gone: Vec<Arc<StoreFile>> = expired.into_iter().map(|at| candidates.files[at].clone()).collect();
         assert!(
             gone.is_empty() || gone.len() < candidates.files.len(),
             "the newest file stays though its cells have expired: it remembers the highest sequence id"

@@ -12,7 +12,7 @@ use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::store::Cut;
 
 /// Stripes that one compaction makes at most.
-const STRIPES_COUNT_MAX: usize = 256;
+pub(super) const STRIPES_COUNT_MAX: usize = 256;
 
 /// Chooses files of a striped store; `None`: nothing is to be done. There are no major compactions by period. One that
 /// a user asks for takes all files and keeps the stripes; HBase knows none at all.

@@ -5,6 +5,8 @@ use halcyon_cell::Result;
 use halcyon_settings::Effect::Online;
 use halcyon_settings::{Description, Flag, Maybe, Number, Section, Setting, settings};
 
+use super::stripe::STRIPES_COUNT_MAX;
+
 /// Settings of stripe compaction (`hbase.store.stripe.*`; HBase: `StripeStoreConfig`). `None`: made of others, see the
 /// methods.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +71,7 @@ const INITIAL_COUNT: Setting<StripeSettings> = Setting {
     effect: Online,
     text: "Stripes made when there are none yet.",
     set: |settings, text| {
-        settings.initial_count = number::<usize>(text)?.max(1);
+        settings.initial_count = number::<usize>(text)?.clamp(1, STRIPES_COUNT_MAX);
         Ok(())
     },
     get: |settings| Some(settings.initial_count.to_string()),

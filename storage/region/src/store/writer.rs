@@ -203,4 +203,24 @@ mod tests {
         assert_eq!((options.bloom, options.delete_family_bloom), (BloomType::None, false));
         assert!(options.encoded_block_size_ratio == 0.5 && options.zstd_in_records);
     }
+
+    /// A family with an error rate of NaN was taken. The first flush of its table failed in an assertion, and so did the replay of
+    /// each start after it.
+    #[test]
+    fn numbers_out_of_bounds_become_numbers_that_can_be_written() {
+        for rate in ["NaN", "-NaN", "inf", "-inf", "0", "-1", "1e-300", "7"] {
+            let family = family()
+                .with_configuration("io.storefile.bloom.error.rate", rate)
+                .with_configuration("hbase.writer.unified.encoded.blocksize.ratio", rate)
+                .with_configuration("io.storefile.bloom.block.size", "2147483647");
+            let options = options_of(family, table(), WrittenBy::Flush);
+            assert!(
+                (0.000_01..=0.5).contains(&options.bloom_error_rate),
+                "{rate}: {}",
+                options.bloom_error_rate
+            );
+            assert!((0.0..=1000.0).contains(&options.encoded_block_size_ratio), "{rate}");
+            assert_eq!(options.bloom_chunk_bytes, 16 << 20);
+        }
+    }
 }
