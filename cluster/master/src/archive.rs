@@ -4,14 +4,13 @@
 //! Every function may run twice.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
-use halcyon_env::FileSystem;
+use halcyon_env::{DirEntry, FileSystem};
 use halcyon_schema::{RegionInfo, TableName, layout};
 
-use crate::descriptors::list;
+use crate::descriptors::{is_missing, list};
 use crate::mob;
 use crate::state::MasterState;
 
@@ -86,6 +85,42 @@ pub(crate) fn archive_table(core: &MasterState, table: &TableName) -> Result<()>
     remove_dir(&*core.env.fs, &layout::table_dir(&core.root, table))
 }
 
+/// Takes back what a creation has made of a table: the store files of its regions go to the archive. What was there before it stays.
+pub(crate) fn archive_created(core: &MasterState, table: &TableName, regions: &[RegionInfo]) -> Result<()> {
+    for region in regions {
+        archive_region(core, table, region.encoded_name())?;
+    }
+    let (fs, dir) = (&*core.env.fs, layout::table_dir(&core.root, table));
+    let is_foreign = |entry: &DirEntry| entry.is_dir && !entry.name.starts_with('.');
+    if list(fs, &dir)?.iter().any(is_foreign) {
+        return remove_dir(fs, &layout::table_desc_dir(&core.root, table));
+    }
+    mob::archive::archive_table(core, table)?;
+    remove_wal_dir(core, |root| layout::table_dir(root, table))?;
+    remove_dir(fs, &dir)
+}
+
+/// A file below the directories of a table's name, if there is one that a new table would inherit. Nothing but a descriptor, and
+/// directories of regions without cells, is left of a creation that an administrator has ended.
+pub(crate) fn left_file(core: &MasterState, table: &TableName) -> Result<Option<PathBuf>> {
+    let fs = &*core.env.fs;
+    for dir in [layout::table_dir(&core.root, table), layout::mob_table_dir(&core.root, table)] {
+        for region in list(fs, &dir)?.into_iter().filter(|it| it.is_dir && !it.name.starts_with('.')) {
+            let region_dir = dir.join(&region.name);
+            for part in list(fs, &region_dir)?.into_iter().filter(|it| it.is_dir && !it.name.starts_with('.'))
+            {
+                let part_dir = region_dir.join(&part.name);
+                let is_marker = |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE;
+                let is_file = |it: &DirEntry| !it.is_dir && !it.name.starts_with('.') && !is_marker(&it.name);
+                if let Some(file) = list(fs, &part_dir)?.into_iter().find(is_file) {
+                    return Ok(Some(part_dir.join(file.name)));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Removes the directory of a region that never was one of its table's.
 pub(crate) fn remove_region(core: &MasterState, region: &RegionInfo) -> Result<()> {
     remove_wal_dir(core, |root| region.dir(root))?;
@@ -102,7 +137,7 @@ fn remove_wal_dir(core: &MasterState, dir: impl Fn(&Path) -> PathBuf) -> Result<
 /// Removes a directory, durably; one that is gone is no error.
 pub(crate) fn remove_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     match fs.remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_missing(&error) => return Ok(()),
         other => other?,
     }
     if let Some(parent) = dir.parent() {

@@ -12,8 +12,8 @@ use tracing::info;
 use crate::Master;
 use crate::balancer::{self, Counters, Decision, Rejection};
 use crate::groups;
+use crate::moves::Move;
 use crate::placement::Place;
-use crate::procedure::{RegionAction, Submission, TransitRegion};
 use crate::state::MasterState;
 use crate::switches::Switch;
 
@@ -126,9 +126,12 @@ impl Master {
     fn carry_out(&self, decision: Decision) {
         for one in &decision.moves {
             info!(region = %one.region, from = %one.from, to = %one.to, "the balancer moves a region");
-            let transit = TransitRegion::to(one.region.clone(), one.to.clone());
-            drop(self.engine.submit(Box::new(transit), Submission::default()));
         }
+        self.moves.add(decision.moves.iter().map(|one| Move {
+            region: one.region.clone(),
+            from: Some(one.from.clone()),
+            to: Some(one.to.clone()),
+        }));
         if !decision.moves.is_empty() {
             self.core.balancer_runs.decided(self.core.now_ms(), &decision);
             Balancing::keep(&self.core.balancing.decisions, decision);
@@ -143,10 +146,8 @@ impl Master {
         }
         self.wait_for_draining(servers, true);
         if offload {
-            for region in regions_at(&self.core, servers) {
-                let transit = TransitRegion::new(region, RegionAction::Move, false);
-                drop(self.engine.submit(Box::new(transit), Submission::default()));
-            }
+            let regions = regions_at(&self.core, servers).into_iter();
+            self.moves.add(regions.map(|(region, server)| Move { region, from: Some(server), to: None }));
         }
         Ok(())
     }
@@ -170,20 +171,20 @@ impl Master {
         self.core.cluster.coordination.set_draining(server, false)?;
         self.wait_for_draining(std::slice::from_ref(server), false);
         info!(%server, regions = regions.len(), "a region server gets regions again");
-        for region in regions {
-            let transit = TransitRegion::to(region, server.clone());
-            drop(self.engine.submit(Box::new(transit), Submission::default()));
-        }
+        let to_server = |region| Move { region, from: None, to: Some(server.clone()) };
+        self.moves.add(regions.into_iter().map(to_server));
         Ok(())
     }
 }
 
 /// The regions that these servers have, `hbase:meta` last.
-fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<RegionInfo> {
+fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<(RegionInfo, ServerName)> {
     let tables = core.tables.read();
     let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.to_be_open()).collect();
     drop(tables);
-    let is_there =
-        |region: &RegionInfo| matches!(core.place_of(region), Place::At(server) if servers.contains(&server));
-    live.into_iter().chain([RegionInfo::meta()]).filter(is_there).collect()
+    let with_server = |region: RegionInfo| match core.place_of(&region) {
+        Place::At(server) if servers.contains(&server) => Some((region, server)),
+        _ => None,
+    };
+    live.into_iter().chain([RegionInfo::meta()]).filter_map(with_server).collect()
 }

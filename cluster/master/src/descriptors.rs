@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use halcyon_cell::Result;
+use halcyon_cell::{ErrorKind, Result};
 use halcyon_env::{Env, FileSystem};
 use halcyon_schema::{TableDescriptor, TableName, layout};
+use tracing::warn;
 
 /// Makes `descriptor` the table's newest. May run twice with the same sequence.
 pub(crate) fn write(env: &Env, root: &Path, descriptor: &TableDescriptor, sequence: u32) -> Result<()> {
@@ -32,25 +33,35 @@ pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(
     TableDescriptor::read_newest(&*env.fs, root, table)
 }
 
-/// Every table of a root directory that has a descriptor, with the descriptor's sequence.
+/// Every table of a root directory that has a descriptor, with the descriptor's sequence. One that cannot be read is named in the log,
+/// and its table is left out: the others have nothing to do with it.
 pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDescriptor, u32)>> {
     let mut tables = BTreeMap::new();
     let data = layout::data_dir(root);
     for namespace in list(&*env.fs, &data)?.into_iter().filter(|entry| entry.is_dir) {
         for table in list(&*env.fs, &data.join(&namespace.name))?.into_iter().filter(|entry| entry.is_dir) {
             let Ok(name) = TableName::new(namespace.name.as_bytes(), table.name.as_bytes()) else { continue };
-            if let Some(found) = read(env, root, &name)? {
-                tables.insert(name, found);
+            match read(env, root, &name) {
+                Ok(found) => drop(found.map(|found| tables.insert(name, found))),
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    warn!(table = %name, %error, "the descriptor of a table cannot be read: the table is left out");
+                }
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(tables)
 }
 
+/// Whether there is no such file, and could be none: its name may be longer than the file system takes.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
+}
+
 /// As `FileSystem::list`; a directory that is not there is empty.
 pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<halcyon_env::DirEntry>> {
     match fs.list(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
         other => Ok(other?),
     }
 }

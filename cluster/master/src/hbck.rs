@@ -42,12 +42,14 @@ pub(crate) enum Problem {
     NotOpen(RegionInfo),
     /// Open on the region server, and not known to the master.
     OpenUnknown(RegionInfo),
+    /// Meta has regions of it, and the master does not know the table: its descriptor was missing or damaged when the master started.
+    NoDescriptor(TableName),
 }
 
 impl Problem {
     pub(crate) fn table(&self) -> &TableName {
         match self {
-            Problem::Hole { table, .. } => table,
+            Problem::Hole { table, .. } | Problem::NoDescriptor(table) => table,
             Problem::Overlap(region, _)
             | Problem::NoRow(region)
             | Problem::OnlyRow(region)
@@ -87,6 +89,12 @@ impl fmt::Display for Problem {
             Problem::OpenUnknown(region) => {
                 write!(f, "region {region} is open on the region server and not known to the master")
             }
+            Problem::NoDescriptor(table) => {
+                write!(
+                    f,
+                    "table {table} has regions in hbase:meta and had no descriptor when the master started"
+                )
+            }
         }
     }
 }
@@ -103,7 +111,12 @@ pub(crate) fn check(core: &MasterState, busy: &HashSet<TableName>) -> Result<Hbc
         let of_table = rows.get(entry.descriptor.name()).map_or(&[][..], Vec::as_slice);
         report.problems.extend(check_table(core, entry, of_table, &online)?);
     }
+    let is_left_out =
+        |table: &&TableName| !busy.contains(*table) && !core.tables.read().by_name.contains_key(*table);
+    report.problems.extend(rows.keys().filter(is_left_out).cloned().map(Problem::NoDescriptor));
     let is_known = |region: &&RegionInfo| core.tables.read().region(region.encoded_name()).is_some();
+    let mut online: Vec<RegionInfo> = online.into_iter().collect();
+    online.sort();
     let unknown = online.iter().filter(|region| !region.is_meta() && !busy.contains(region.table()));
     let unknown = unknown.filter(|region| !is_known(region));
     report.problems.extend(unknown.map(|region| Problem::OpenUnknown(region.clone())));
@@ -225,10 +238,11 @@ pub(crate) fn orphans(
     rows: &[RegionInfo],
     directories: Vec<RegionInfo>,
 ) -> Vec<RegionInfo> {
+    let with_row: HashSet<&RegionInfo> = rows.iter().collect();
     let parents: HashSet<&RegionInfo> =
         entry.regions.values().flat_map(|known| known.merged_of.iter().chain(&known.daughters)).collect();
     let is_orphan = |region: &RegionInfo| {
-        !entry.regions.contains_key(region) && !rows.contains(region) && !parents.contains(region)
+        !entry.regions.contains_key(region) && !with_row.contains(region) && !parents.contains(region)
     };
     directories.into_iter().filter(is_orphan).collect()
 }
@@ -270,6 +284,23 @@ mod tests {
             other => other.to_string(),
         });
         shown.collect()
+    }
+
+    /// Lists that are searched for each region of a list take hours for a million regions.
+    #[test]
+    fn a_large_table_takes_no_time_for_each_pair_of_regions() {
+        let name = TableName::parse(b"t").unwrap();
+        let region = |number: u32| {
+            let key = |number: u32| number.to_be_bytes().to_vec();
+            RegionInfo::new(name.clone(), key(number).into(), key(number + 1).into(), 7)
+        };
+        let rows: Vec<RegionInfo> = (0..50_000).rev().map(region).collect();
+        let table = halcyon_schema::TableDescriptor::new(name.clone());
+        let entry = TableEntry::closed(&table, 1, &rows[1..], crate::state::TableState::Enabled);
+        assert_eq!(missing_rows(&entry, &rows), [Problem::OnlyRow(rows[0].clone())]);
+        let unknown = RegionInfo::new(name, "x".into(), "y".into(), 9);
+        let directories = rows.iter().cloned().chain([unknown.clone()]).collect();
+        assert_eq!(orphans(&entry, &rows, directories), [unknown]);
     }
 
     #[test]

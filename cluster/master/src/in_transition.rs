@@ -35,7 +35,10 @@ pub struct RegionInTransition {
 
 /// What was last seen.
 #[derive(Default)]
-pub(crate) struct Transitions(Mutex<Seen>);
+pub(crate) struct Transitions(Mutex<Seen>, Mutex<HashMap<String, String>>);
+
+/// Failures of openings that are remembered. Others are in the log.
+const FAILURES_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct Seen {
@@ -48,6 +51,21 @@ struct Seen {
 }
 
 impl Transitions {
+    /// Why a region was not opened, to be shown as long as it is FAILED_OPEN.
+    pub(crate) fn note_failure(&self, region: &RegionInfo, why: &str) {
+        let mut failures = self.1.lock();
+        if failures.len() < FAILURES_MAX || failures.contains_key(region.encoded_name()) {
+            failures.insert(region.encoded_name().to_string(), why.to_string());
+        }
+    }
+
+    /// Keeps the failures of these regions, which are FAILED_OPEN.
+    fn failures_of(&self, failed: &HashSet<String>) -> HashMap<String, String> {
+        let mut failures = self.1.lock();
+        failures.retain(|name, _| failed.contains(name));
+        failures.clone()
+    }
+
     /// When each of the regions, by its encoded name, was first seen on its way: now, if neither the last call nor the last list
     /// had it.
     pub(crate) fn since_ms(&self, names: &[&str], now_ms: i64) -> Vec<i64> {
@@ -81,6 +99,9 @@ impl Master {
         let found = found(core);
         let views = if found.is_empty() { Vec::new() } else { self.engine.views() };
         let procedures = Procedures::new(&views);
+        let is_failed = |found: &&Found| matches!(found.why, Why::Moves(RegionState::FailedOpen));
+        let failed = found.iter().filter(is_failed).map(|found| found.region.encoded_name().to_string());
+        let failures = core.transitions.failures_of(&failed.collect());
         let mut since = std::mem::take(&mut seen.since_ms);
         let mut list = Vec::with_capacity(found.len());
         for Found { region, server, why, state } in found {
@@ -88,8 +109,11 @@ impl Master {
             let procedure = procedures.of(&region, server.as_ref());
             let began_ms = procedure.map_or(now_ms, |view| view.submitted_ms);
             let since_ms = since.remove(&name).unwrap_or(began_ms.min(now_ms));
-            seen.since_ms.insert(name, since_ms);
-            let reason = reason(&why, server.as_ref(), procedure);
+            seen.since_ms.insert(name.clone(), since_ms);
+            let mut reason = reason(&why, server.as_ref(), procedure);
+            if let Some(failure) = failures.get(&name) {
+                reason.push_str(&format!("; {failure}"));
+            }
             let procedure = procedure.map(|view| (view.id, name_of(view)));
             list.push(RegionInTransition { region, state, server, since_ms, procedure, reason });
         }
@@ -215,6 +239,7 @@ fn reason(why: &Why, server: Option<&ServerName>, procedure: Option<&ProcedureVi
         Why::Nowhere => "is open nowhere".to_string(),
     };
     match procedure {
+        Some(ProcedureView { set_aside: Some(set_aside), .. }) => format!("{what}; set aside: {set_aside}"),
         Some(ProcedureView { trouble: Some(trouble), .. }) => format!("{what}; {trouble}"),
         Some(view) if !view.begun => format!("{what}; its procedure waits for a lock"),
         Some(view) => format!("{what}; step '{}'", view.step),

@@ -60,6 +60,7 @@ mod meta;
 mod meta_batches;
 mod meta_region;
 mod mob;
+mod moves;
 mod names;
 mod namespaces;
 mod normalizer;

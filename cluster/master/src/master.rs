@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -22,6 +22,7 @@ use crate::in_transition::Transitions;
 use crate::members::Members;
 use crate::meta_batches::MetaBatches;
 use crate::mob::cleaner::MobChores;
+use crate::moves::Moves;
 use crate::normalizer::Normalizer;
 use crate::peers::Peers;
 use crate::placement::{Place, soon};
@@ -51,6 +52,7 @@ const CLOCK_BEHIND_MAX_MS: i64 = 100 * 366 * 86_400_000;
 pub struct Master {
     pub(crate) core: Arc<MasterState>,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) moves: Moves,
     pub(crate) cleaner: Cleaner,
     pub(crate) mob_chores: MobChores,
     pub(crate) normalizer: Normalizer,
@@ -77,7 +79,7 @@ pub struct ProcedureSummary {
     pub shared_locks: Vec<String>,
     /// Its locks are taken. While they are not, it waits for them.
     pub is_begun: bool,
-    /// A step of it fails again and again.
+    /// A step of it fails again and again, or it is set aside.
     pub is_failing: bool,
     /// What it does; of a step that fails again and again the number of attempts, since when, and the last error.
     pub state: String,
@@ -128,7 +130,7 @@ impl Master {
         let meta_rows = soon(&*env.clock, || cluster.system_tables.meta_scan(&meta_place.server, b"", b""))?;
         let limit_ms = env.clock.now_ms().saturating_add(CLOCK_BEHIND_MAX_MS);
         let newest_timestamp = meta::newest_timestamp(&meta_rows, limit_ms);
-        let tables = load_tables(&env, root, meta::read(&meta_rows))?;
+        let LoadedTables { tables, stateless } = load_tables(&env, root, meta::read(&meta_rows))?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
         let switches = Mutex::new(Switches::load(&env, root)?);
         let core = Arc::new_cyclic(|this| MasterState {
@@ -177,6 +179,7 @@ impl Master {
         }
         let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
+        write_lost_states(&core, &engine, stateless);
         note_orphans(&core, &dead);
         let failed = open_enabled(&core, &engine)?;
         engine.start()?;
@@ -193,6 +196,7 @@ impl Master {
             let again = TransitRegion::new(region, RegionAction::Assign, true);
             drop(engine.submit(Box::new(again), Submission::default()));
         }
+        let moves = Moves::start(core.clone(), engine.clone())?;
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
         let mob_chores = MobChores::start(core.clone(), engine.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
@@ -201,6 +205,7 @@ impl Master {
         let master = Arc::new(Master {
             core,
             engine,
+            moves,
             cleaner,
             mob_chores,
             normalizer,
@@ -258,6 +263,7 @@ impl Master {
         self.mob_chores.stop();
         self.normalizer.stop();
         self.quota_observer.stop();
+        self.moves.stop();
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {
@@ -286,11 +292,12 @@ impl Master {
                 .map(|it| it.resource.to_string())
                 .collect(),
             is_begun: view.begun,
-            is_failing: view.trouble.is_some(),
-            state: match (&view.trouble, view.begun) {
-                (Some(trouble), _) => trouble.to_string(),
-                (None, true) => format!("runs step '{}'", view.step),
-                (None, false) => "waits for its locks".to_string(),
+            is_failing: view.trouble.is_some() || view.set_aside.is_some(),
+            state: match (&view.set_aside, &view.trouble, view.begun) {
+                (Some(why), ..) => format!("is set aside: {why}"),
+                (None, Some(trouble), _) => trouble.to_string(),
+                (None, None, true) => format!("runs step '{}'", view.step),
+                (None, None, false) => "waits for its locks".to_string(),
             },
         };
         self.engine.views().into_iter().map(summary).collect()
@@ -440,10 +447,22 @@ fn create_if_absent(core: &MasterState, engine: &Engine, descriptor: TableDescri
     }
 }
 
-/// Brings together what meta and the descriptors' files say.
-fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tables> {
+struct LoadedTables {
+    tables: Tables,
+    /// Those of which meta has regions and no state.
+    stateless: Vec<TableName>,
+}
+
+/// Brings together what meta and the descriptors' files say. A table that has a descriptor and regions and no state counts as
+/// ENABLED, as in HBase (`TableStateManager.fixTableStates`).
+fn load_tables(env: &Env, root: &Path, mut content: meta::MetaContent) -> Result<LoadedTables> {
     let mut descriptors = descriptors::read_all(env, root)?;
     let mut by_name: BTreeMap<TableName, TableEntry> = BTreeMap::new();
+    let of_regions: BTreeSet<TableName> =
+        content.regions.iter().map(|(region, _)| region.table().clone()).collect();
+    let is_lost = |name: &TableName| !content.states.contains_key(name) && descriptors.contains_key(name);
+    let stateless: Vec<TableName> = of_regions.into_iter().filter(is_lost).collect();
+    content.states.extend(stateless.iter().map(|name| (name.clone(), TableState::Enabled)));
     for (name, state) in content.states.into_iter().filter(|(name, _)| !name.is_meta()) {
         let Some((descriptor, descriptor_sequence)) = descriptors.remove(&name) else {
             warn!(table = %name, "hbase:meta has a table without a descriptor; it is left out");
@@ -465,7 +484,27 @@ fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tab
     }
     let mut tables = Tables::default();
     by_name.into_values().for_each(|entry| tables.put(entry));
-    Ok(tables)
+    Ok(LoadedTables { tables, stateless })
+}
+
+/// Gives tables their state back that have lost it. Those that a procedure is making or deleting have none yet, or none any more.
+fn write_lost_states(core: &MasterState, engine: &Engine, stateless: Vec<TableName>) {
+    let mut tables: BTreeSet<TableName> = stateless.into_iter().collect();
+    for view in engine.views().into_iter().filter(|view| view.comes_or_goes) {
+        for lock in view.locks.iter().filter(|lock| !lock.shared) {
+            if let Resource::Table(name) = &lock.resource
+                && tables.remove(name)
+            {
+                core.tables.write().remove(name);
+            }
+        }
+    }
+    for table in tables {
+        warn!(%table, "hbase:meta has no state of a table whose descriptor and regions are there: it is taken for ENABLED");
+        if let Err(error) = regions::set_table_state(core, &table, TableState::Enabled) {
+            warn!(%table, %error, "the state of a table could not be written: the next start does it again");
+        }
+    }
 }
 
 /// Notes which regions the dead servers had that a starting master has recovered.

@@ -245,7 +245,7 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
         content.states.insert(table, message.state());
     }
     let Some(bytes) = value(INFO, REGION_INFO) else { return Ok(()) };
-    let region = RegionInfo::decode_value(bytes)?;
+    let region = region_of(bytes)?;
     if region.replica_id() != 0 || region.is_meta() {
         return Err(Error::invalid("only default replicas of user tables have rows"));
     }
@@ -265,16 +265,18 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     let copies = copies.map(|replica| (region.replica(replica), place_of(replica)));
     content.replicas.extend(copies);
     let entry = RegionEntry {
-        daughters: daughters.map(RegionInfo::decode_value).collect::<Result<_>>()?,
-        merged_of: row
-            .iter()
-            .filter(is_merge)
-            .map(|cell| RegionInfo::decode_value(cell.value()))
-            .collect::<Result<_>>()?,
+        daughters: daughters.map(region_of).collect::<Result<_>>()?,
+        merged_of: row.iter().filter(is_merge).map(|cell| region_of(cell.value())).collect::<Result<_>>()?,
         ..place_of(0)
     };
     content.regions.push((region, entry));
     Ok(())
+}
+
+/// A region whose row can be written.
+fn region_of(bytes: &[u8]) -> Result<RegionInfo> {
+    let region = RegionInfo::decode_value(bytes)?;
+    region.check_name().map(|()| region)
 }
 
 /// The server of a region by its columns. Before 2.x there was no `info:sn`.

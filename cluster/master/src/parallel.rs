@@ -1,12 +1,14 @@
 //! One piece of work for many regions, on a few threads at a time.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Condvar, Mutex, spawn_thread};
+use halcyon_env::{Condvar, Mutex, contained, is_contained, spawn_thread};
 
 /// Runs `work` on every item, on at most `threads_max` threads, and returns the results in the items' order.
-/// All items are tried; the first error wins.
+/// All items are tried; the first error wins. If the caller's work is contained, so is this: an assertion that fails ends the
+/// caller's work.
 pub(crate) fn for_each<T, R, F>(threads_max: usize, items: Vec<T>, work: F) -> Result<Vec<R>>
 where
     T: Send + 'static,
@@ -20,24 +22,36 @@ where
     }
     let shared = Arc::new(Shared {
         queue: Mutex::new(items.into_iter().enumerate()),
-        results: Mutex::new(Results { done: Vec::with_capacity(count), threads: 0 }),
+        results: Mutex::new(Results { done: Vec::with_capacity(count), failure: None, threads: 0 }),
         changed: Condvar::new(),
     });
     let work = Arc::new(work);
+    let is_contained = is_contained();
     for _ in 0..threads_max.min(count) {
         let (worker, work) = (Worker::of(&shared), work.clone());
         spawn_thread("master-regions", move || {
             loop {
                 let next = worker.0.queue.lock().next();
                 let Some((at, item)) = next else { return };
-                let result = work(item);
-                worker.0.results.lock().done.push((at, result));
+                let result = match is_contained {
+                    true => contained(|| work(item)),
+                    false => Ok(work(item)),
+                };
+                let mut results = worker.0.results.lock();
+                match result {
+                    Ok(result) => results.done.push((at, result)),
+                    Err(failure) => results.failure = Some(failure),
+                }
             }
         })?;
     }
     let mut all = shared.results.lock();
     while all.threads > 0 {
         shared.changed.wait(&mut all);
+    }
+    if let Some(failure) = all.failure.take() {
+        drop(all);
+        resume_unwind(Box::new(failure)); // to where the caller's work is contained
     }
     let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
     let mut failed = None;
@@ -64,6 +78,8 @@ struct Shared<T, R> {
 struct Results<R> {
     /// With their places, in the order of their ends.
     done: Vec<(usize, Result<R>)>,
+    /// An assertion that has failed in contained work.
+    failure: Option<String>,
     /// Threads that have not ended.
     threads: usize,
 }

@@ -281,6 +281,9 @@ fn try_open_alike(
                     note_failure(core, &region, &server);
                 }
                 let is_final = error.kind().is_permanent();
+                if is_final {
+                    core.transitions.note_failure(&region, error.message());
+                }
                 let list = if is_final { &mut attempts.failed } else { &mut attempts.temporary };
                 list.push((region, error));
             }
@@ -493,7 +496,7 @@ pub(crate) fn mark(core: &MasterState, table: &TableName, regions: &[RegionInfo]
 fn growing(core: &MasterState, region: &RegionInfo, seq: u64) -> u64 {
     let tables = core.tables.read();
     let known = tables.by_name.get(region.table()).and_then(|entry| entry.known(region));
-    seq.max(known.map_or(0, |entry| entry.open_seq) + 1)
+    seq.max(known.map_or(0, |entry| entry.open_seq).saturating_add(1))
 }
 
 /// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.

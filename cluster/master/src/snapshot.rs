@@ -48,7 +48,9 @@ fn dir(core: &MasterState, name: &str) -> PathBuf {
 
 /// The description of a complete snapshot, if there is one of this name.
 pub(crate) fn read_info(core: &MasterState, name: &str) -> Result<Option<pb::SnapshotDescription>> {
-    if halcyon_schema::check_table_qualifier(name.as_bytes()).is_err() {
+    let is_name = halcyon_schema::check_table_qualifier(name.as_bytes())
+        .and_then(|()| halcyon_schema::check_file_name("A snapshot", name));
+    if is_name.is_err() {
         return Ok(None); // no snapshot has such a name, and no path is made of it
     }
     let path = dir(core, name).join(INFO);
@@ -333,8 +335,9 @@ pub(crate) fn copies(
     let by_range: HashMap<_, _> =
         targets.iter().map(|target| ((target.start_key(), target.end_key()), target)).collect();
     for (from, region) in live_regions(manifest)? {
-        let to = *by_range
+        let to = by_range
             .get(&(from.start_key(), from.end_key()))
+            .copied()
             .ok_or_else(|| Error::corrupt(format!("no region takes the range of {from}")))?;
         for family in &region.family_files {
             if table.family(&family.family_name).is_none() && !family.store_files.is_empty() {

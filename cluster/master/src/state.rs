@@ -21,6 +21,7 @@ use crate::groups::GroupState;
 use crate::hbck::HbckReport;
 use crate::in_transition::Transitions;
 use crate::members::Members;
+use crate::meta::MetaContent;
 use crate::meta_batches::MetaBatches;
 use crate::namespaces::Namespaces;
 use crate::peers::Peers;
@@ -29,7 +30,7 @@ use crate::quotas::QuotaState;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
 use crate::timeline::Timelines;
-use crate::{MasterSettings, erasure_coding, errors};
+use crate::{MasterSettings, erasure_coding, errors, meta};
 
 pub(crate) use pb::region_state::State as RegionState;
 pub(crate) use pb::table_state::State as TableState;
@@ -466,6 +467,17 @@ impl MasterState {
     /// All rows of meta.
     pub(crate) fn meta_rows(&self) -> Result<Vec<Vec<Cell>>> {
         self.cluster.system_tables.meta_scan(&self.meta_server(), b"", b"")
+    }
+
+    /// What meta says of one table.
+    pub(crate) fn meta_rows_of(&self, table: &TableName) -> Result<MetaContent> {
+        // The rows of a table are between those of tables with its name and a longer one; the order is by name first.
+        let (start, stop) = (format!("{table},,"), format!("{table} ,,"));
+        let at = self.meta_server();
+        let rows = self.cluster.system_tables.meta_scan(&at, start.as_bytes(), stop.as_bytes())?;
+        let mut content = meta::read(&rows);
+        content.regions.retain(|(region, _)| region.table() == table);
+        Ok(content)
     }
 
     pub(crate) fn meta_server(&self) -> ServerName {

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod barriers;
+mod full_queue;
 mod gathering;
 mod groups;
 mod hbck;
@@ -71,6 +72,8 @@ struct State {
     /// WALs that were split, in order.
     split: Vec<String>,
     opens: usize,
+    /// Warm-ups do not end.
+    is_stalled: bool,
     /// Regions that were warmed up where they were not, in order.
     warmed_up: Vec<(ServerName, String)>,
     /// Regions whose server has died, and its WALs are split. An opening reads what was in memory there.
@@ -217,6 +220,14 @@ impl RegionServerApi for Server {
 
     fn warm_up_region(&self, region: &RegionInfo) -> Result<()> {
         let mut state = self.all.state.lock();
+        if state.is_stalled {
+            while state.is_stalled {
+                drop(state);
+                std::thread::sleep(Duration::from_millis(5));
+                state = self.all.state.lock();
+            }
+            return Err(Error::new(ErrorKind::Io, "it stood still"));
+        }
         let elsewhere = state.online.iter().find(|(_, here)| here.contains_key(region.encoded_name()));
         assert!(elsewhere.is_some_and(|(server, _)| *server != self.name), "{region} is not open elsewhere");
         state.warmed_up.push((self.name.clone(), region.encoded_name().to_string()));

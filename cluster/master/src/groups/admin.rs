@@ -3,12 +3,12 @@
 //! A change is checked and written first, and then the regions move. A request is answered when they have moved; after
 //! [`MOVES_TIME_MAX`] it is answered anyway, and the moves go on. All of these block.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, ServerName, TableName};
+use halcyon_schema::{NamespaceDescriptor, RegionInfo, ServerName, TableName};
 use tracing::{info, warn};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Master;
 use crate::errors;
-use crate::procedure::{Change, ModifyTable, Submission};
+use crate::procedure::{Change, ModifyNamespace, ModifyTable, Submission};
 use crate::state::{MasterState, RegionState, TableState};
 
 type Answer<T> = Result<T, RpcError>;
@@ -272,7 +272,23 @@ pub(crate) fn rename(master: &Master, old: &str, new: &str) -> Answer<()> {
     let tables = core.tables.read().by_name.keys().cloned().collect::<Vec<_>>();
     let named =
         tables.into_iter().filter(|table| attribute_of(core, table).is_some_and(|group| group == old));
-    set_attribute(master, named.collect(), new)
+    set_attribute(master, named.collect(), new)?;
+    rename_in_namespaces(master, old, new)
+}
+
+/// HBase leaves the old name there, of a group that there is not any more: then no table can be made in the namespace.
+fn rename_in_namespaces(master: &Master, old: &str, new: &str) -> Answer<()> {
+    let is_named =
+        |namespace: &&NamespaceDescriptor| namespace.configuration.get(ATTRIBUTE).is_some_and(|of| of == old);
+    let named: Vec<_> = master.core.namespaces.read().iter().filter(is_named).cloned().collect();
+    let mut ids = Vec::new();
+    for mut namespace in named {
+        namespace.configuration.insert(ATTRIBUTE.to_string(), new.to_string());
+        let modify = ModifyNamespace { namespace };
+        let taken = master.engine.submit(Box::new(modify), Submission::default());
+        ids.push(taken.blocking_recv().map_err(|_| errors::stopping())??);
+    }
+    wait_for_all(master, ids)
 }
 
 pub(crate) fn set_configuration(
@@ -343,6 +359,10 @@ fn set_attribute(master: &Master, tables: Vec<TableName>, group: &str) -> Answer
         let taken = master.engine.submit(Box::new(modify), Submission::default());
         ids.push(taken.blocking_recv().map_err(|_| errors::stopping())??);
     }
+    wait_for_all(master, ids)
+}
+
+fn wait_for_all(master: &Master, ids: Vec<u64>) -> Answer<()> {
     for id in ids {
         let finished = master.engine.finished(id).ok_or_else(errors::stopping)?;
         finished.blocking_recv().map_err(|_| errors::stopping())??;
@@ -364,6 +384,7 @@ fn wait_for_moves(master: &Master, wanted: impl Fn(&RegionInfo, &ServerName) -> 
         seen.extend(with_servers(&master.core).into_iter().filter(is_busy).map(|(region, _)| region));
         let misplaced = move_misplaced(master, &wanted);
         seen.extend(misplaced.iter().cloned());
+        let misplaced: HashSet<RegionInfo> = misplaced.into_iter().collect();
         let is_left =
             |region: &&RegionInfo| misplaced.contains(region) || busy.contains(region.encoded_name());
         let left = seen.iter().filter(is_left).count();

@@ -267,7 +267,11 @@ impl MasterState {
 fn check_name(name: &str) -> std::result::Result<(), halcyon_rpc::RpcError> {
     let is_legal = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let text = "RSGroup name should only contain alphanumeric characters";
-    if is_legal { Ok(()) } else { Err(crate::errors::constraint(text.to_string())) }
+    if !is_legal {
+        return Err(crate::errors::constraint(text.to_string()));
+    }
+    // It is a row of `hbase:rsgroup`, and the name of a znode.
+    halcyon_schema::check_file_name("The RSGroup", name).map_err(crate::errors::invalid)
 }
 
 fn unreadable(name: &str, error: &Error) -> Error {

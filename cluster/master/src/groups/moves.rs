@@ -6,8 +6,9 @@ use halcyon_schema::{RegionInfo, ServerName, TableName};
 use tracing::info;
 
 use crate::Master;
+use crate::moves::Move;
 use crate::placement::Place;
-use crate::procedure::{Procedure, RegionAction, Resource, Submission, TransitRegion};
+use crate::procedure::{Procedure, RegionAction, Resource, TransitRegion};
 use crate::state::{MasterState, RegionState, TableEntry, TableState};
 
 /// Open regions that are not where they ought to be, although a server of their group could take them. `hbase:meta` comes last,
@@ -94,12 +95,14 @@ pub(crate) fn move_misplaced(
         return Vec::new();
     }
     let busy = busy_regions(master);
-    for (region, server) in &found {
-        if !busy.contains(region.encoded_name()) {
+    let idle = found.iter().filter(|(region, _)| !busy.contains(region.encoded_name()));
+    let moves: Vec<Move> = idle
+        .map(|(region, server)| {
             let group = master.core.group_of_table(region.table());
             info!(%region, %server, group, "a region moves to the servers of its group");
-            drop(master.engine.submit(Box::new(a_move(region.clone())), Submission::default()));
-        }
-    }
+            Move { region: region.clone(), from: Some(server.clone()), to: None }
+        })
+        .collect();
+    master.moves.add(moves);
     found.into_iter().map(|(region, _)| region).collect()
 }

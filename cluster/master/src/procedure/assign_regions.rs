@@ -8,7 +8,7 @@ use prost::Message;
 use tracing::info;
 
 use super::table_regions::{infos, messages};
-use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use super::{Class, HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::placement::Place;
 use crate::regions;
 use crate::state::{MasterState, RegionState, TableState};
@@ -72,6 +72,10 @@ impl Procedure for AssignRegions {
 
     fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {
         Ok(())
+    }
+
+    fn class(&self, _core: &MasterState) -> Class {
+        Class::Assignment
     }
 
     fn payload(&self) -> Vec<u8> {

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::MasterState;
-use crate::{groups, namespaces, quotas};
+use crate::{errors, groups, namespaces, quotas};
 
 pub(super) const KIND: &str = "create_namespace";
 
@@ -42,6 +42,8 @@ impl Procedure for CreateNamespace {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        let name = &self.namespace.name;
+        halcyon_schema::check_file_name("The namespace", name).map_err(errors::invalid)?;
         groups::check_namespace(core, &self.namespace)?;
         quotas::check_namespace(core, &self.namespace)?;
         if core.namespace(&self.namespace.name).is_ok() {

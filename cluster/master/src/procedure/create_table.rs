@@ -4,7 +4,7 @@ use bytes::Bytes;
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, check_file_name, layout};
 use prost::Message;
 
 use super::table_regions::{infos, messages};
@@ -58,6 +58,7 @@ impl CreateTable {
 
     /// What can be said of the request before its turn comes.
     pub(crate) fn check(&self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        check_name(self.table())?;
         core.namespace(self.table().namespace())?;
         if self.table().is_meta() {
             return Err(RpcError::table_exists(self.table().to_string()));
@@ -95,13 +96,19 @@ impl Procedure for CreateTable {
         if core.tables.read().by_name.contains_key(self.table()) {
             return Err(RpcError::table_exists(self.table().to_string()));
         }
+        check_unused(core, self.table())?;
         groups::check_new_table(core, &self.descriptor)?;
         let id = core.now_ms().max(1) as u64;
         let keys = std::mem::take(&mut self.split_keys);
         self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
+        check_count(self.regions.len(), &self.descriptor)?;
         quotas::check_new_table(core, self.table(), self.regions.len())?;
         self.descriptor = self.with_tracker(core);
         Ok(())
+    }
+
+    fn makes_or_deletes_table(&self) -> bool {
+        true
     }
 
     fn payload(&self) -> Vec<u8> {
@@ -117,7 +124,7 @@ impl Procedure for CreateTable {
         regions::close_only(core, &self.regions, true)?;
         delete_from_meta(core, self.table(), &self.regions)?;
         groups::forget(core, self.table())?;
-        archive::archive_table(core, self.table())
+        archive::archive_created(core, self.table(), &self.regions)
     }
 }
 
@@ -135,13 +142,17 @@ impl HasSteps for CreateTable {
 
 impl CreateTable {
     fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        check_namespace(core, self.table())?;
         groups::adopt(core, &self.descriptor)?;
+        // Of a creation that an administrator has ended a descriptor may be left, under a higher number.
+        archive::remove_dir(&*core.env.fs, &layout::table_desc_dir(&core.root, self.table()))?;
         erasure_coding::apply(core, None, &self.descriptor)?;
         descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
         regions::create_files(core, &self.descriptor, &self.regions)
     }
 
     fn write_meta(&mut self, core: &MasterState) -> Result<()> {
+        self.regions.iter().try_for_each(RegionInfo::check_name)?;
         write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling)
     }
 
@@ -153,7 +164,52 @@ impl CreateTable {
 /// Number of a new table's descriptor file.
 pub(super) const FIRST_SEQUENCE: u32 = 1;
 
-/// The regions between these keys. Invalid if a key is empty or there twice.
+/// A table's name is also that of a directory.
+pub(super) fn check_name(table: &TableName) -> std::result::Result<(), RpcError> {
+    check_file_name("The table", table.qualifier()).map_err(errors::invalid)
+}
+
+/// The namespace of a new table may have gone while a step of its creation failed.
+pub(super) fn check_namespace(core: &MasterState, table: &TableName) -> Result<()> {
+    core.namespace(table.namespace()).map(drop).map_err(|_| {
+        Error::invalid(format!("The namespace of table {table} was deleted while the table was being made"))
+    })
+}
+
+/// Regions and their copies.
+pub(super) fn check_count(
+    regions_count: usize,
+    table: &TableDescriptor,
+) -> std::result::Result<(), RpcError> {
+    let copies = usize::try_from(table.region_replication().max(1)).unwrap_or(usize::MAX);
+    if regions_count.saturating_mul(copies) <= REGIONS_MAX {
+        return Ok(());
+    }
+    Err(RpcError::do_not_retry(format!("{regions_count} regions in {copies} copies are over {REGIONS_MAX}")))
+}
+
+/// TableExistsException if a table that is not known has left rows of `hbase:meta` or store files: a new one would mix with them, and
+/// whatever takes the new one back would take them too.
+pub(super) fn check_unused(core: &MasterState, table: &TableName) -> std::result::Result<(), RpcError> {
+    let failed = |error: Error| errors::from_error(&error);
+    let rows = core.meta_rows_of(table).map_err(failed)?;
+    if let Some((region, _)) = rows.regions.first() {
+        return Err(RpcError::table_exists(format!(
+            "{table}: hbase:meta has regions of it, such as {region}, and no descriptor of it can be read. Put the descriptor back into \
+             {}, or delete these rows",
+            layout::table_desc_dir(&core.root, table).display()
+        )));
+    }
+    if let Some(path) = archive::left_file(core, table).map_err(failed)? {
+        return Err(RpcError::table_exists(format!(
+            "{table}: a table of this name has left files, such as {}, and has no rows in hbase:meta. Move them away",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The regions between these keys. Invalid if a key is empty or there twice, or too long.
 pub(super) fn split(table: &TableName, mut keys: Vec<Bytes>, id: u64) -> Result<Vec<RegionInfo>> {
     keys.sort();
     if keys.first().is_some_and(Bytes::is_empty) {
@@ -168,7 +224,10 @@ pub(super) fn split(table: &TableName, mut keys: Vec<Bytes>, id: u64) -> Result<
     }
     let starts = std::iter::once(Bytes::new()).chain(keys.iter().cloned());
     let ends = keys.iter().cloned().chain(std::iter::once(Bytes::new()));
-    Ok(starts.zip(ends).map(|(start, end)| RegionInfo::new(table.clone(), start, end, id)).collect())
+    let regions: Vec<RegionInfo> =
+        starts.zip(ends).map(|(start, end)| RegionInfo::new(table.clone(), start, end, id)).collect();
+    regions.iter().try_for_each(RegionInfo::check_name)?;
+    Ok(regions)
 }
 
 /// Makes a table known, with closed regions.
@@ -189,8 +248,10 @@ pub(super) fn write_meta(
 
 /// Takes a table and its regions out of meta and memory.
 pub(super) fn delete_from_meta(core: &MasterState, table: &TableName, regions: &[RegionInfo]) -> Result<()> {
+    // One whose name is too long for a row has none.
+    let with_rows = regions.iter().filter(|region| region.check_name().is_ok());
     core.meta_put(|timestamp| {
-        let rows = regions.iter().map(|region| meta::delete_region(region, timestamp));
+        let rows = with_rows.map(|region| meta::delete_region(region, timestamp));
         rows.chain([meta::delete_table_state(table, timestamp)]).collect()
     })?;
     core.tables.write().remove(table);

@@ -56,6 +56,15 @@ impl Procedure for DeleteTable {
         Ok(())
     }
 
+    /// An empty namespace may go with its directory, in which files are that are still to be archived.
+    fn yields_namespace(&self) -> bool {
+        false
+    }
+
+    fn makes_or_deletes_table(&self) -> bool {
+        true
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.0.encode()
     }

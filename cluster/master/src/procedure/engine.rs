@@ -1,24 +1,25 @@
 //! Runs procedures on a few threads, one after the other where their locks require it. `queue.rs` has those that wait,
 //! `worker.rs` what a thread does with one, `job.rs` one on its way.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use halcyon_cell::Result;
-use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
+use halcyon_cell::{Error, Result};
+use halcyon_env::{Condvar, Mutex, contained, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::lock::{Lock, LockTable, Resource};
-use super::queue::{Interrupt, ProcedureView, State};
-use super::record::{self, Record};
+use super::queue::{Interrupt, ProcedureView, State, Waiting};
+use super::record::{self, Loaded, Record, SetAside};
 use super::results::{Finished, Results};
 use super::times::{ProcedureTimes, TimesByKind};
-use super::{Answer, Procedure, TAKE_SNAPSHOT_CLASS, decode};
+use super::unreadable::Unreadable;
+use super::{Answer, Class, Procedure, TAKE_SNAPSHOT_CLASS, decode};
 use crate::errors;
 use crate::state::MasterState;
 
@@ -29,7 +30,8 @@ use crate::state::MasterState;
 /// `paused` or in the hands of one thread; `views` tells about it wherever it is.
 ///
 /// # Invariants
-/// The locks of a procedure are in `locks` from before `prepare` until it has ended, also across pauses.
+/// The locks of a procedure are in `locks` from before `prepare` until it has ended, also across pauses; but what it yields
+/// is not while it waits to repeat a step.
 /// No procedure is stuck for good: one whose step fails again and again can be aborted while it can be undone, and
 /// bypassed always.
 pub(crate) struct Engine {
@@ -46,6 +48,23 @@ pub(super) struct Shared {
     pub(super) left_thread: Condvar,
     /// Held while a record is written, so that a bypass cannot be overwritten by the step under way.
     pub(super) record_writes: Mutex<()>,
+}
+
+/// Threads that run recoveries alone: those that run any procedure may all wait for a region that is to be recovered.
+const RECOVERY_THREADS: usize = 2;
+
+/// A procedure of a record. What this program cannot read, or fails over, is set aside; others have nothing to do with it.
+fn taken_up(core: &MasterState, mut record: Record) -> (Record, Box<dyn Procedure>) {
+    let decoded = contained(|| decode(&record.kind, &record.payload));
+    match decoded.unwrap_or_else(|failure| Err(Error::corrupt(failure))) {
+        Ok(procedure) => (record, procedure),
+        Err(error) => {
+            let set_aside = record.set_aside.take();
+            record.set_aside = set_aside.or_else(|| record::unreadable(core, record.id, &error).set_aside);
+            let payload = record.payload.clone();
+            (record, Box::new(Unreadable::new(payload)))
+        }
+    }
 }
 
 /// What `getProcedureResult` is told.
@@ -66,12 +85,12 @@ pub(crate) struct Submission {
 }
 
 impl Engine {
-    /// Loads the unfinished procedures; they run when [`Engine::start`] is called.
+    /// Loads the unfinished procedures; they run when [`Engine::start`] is called. And how those ended that clients may ask for.
     pub(crate) fn load(core: Arc<MasterState>) -> Result<Engine> {
-        let records = record::load(&core)?;
         let keep_ms = core.settings.result_keep.as_millis() as i64;
+        let Loaded { records, ended } = record::load(&core, keep_ms)?;
         let mut state = State {
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             paused: Vec::new(),
             interrupts: HashMap::new(),
             locks: LockTable::default(),
@@ -82,16 +101,34 @@ impl Engine {
             nonces: HashMap::new(),
             ids: record::reserve_ids(&core)?,
             stopping: false,
+            limited_count: 0,
+            forgotten: Vec::new(),
         };
+        for ended in &ended {
+            if ended.nonce != 0 {
+                state.nonces.insert((ended.nonce_group, ended.nonce), ended.id);
+            }
+            state.remember(ended.id, Finished::of_record(ended));
+        }
         for record in records {
             if record.bypassed {
                 record::remove(&core, record.id)?;
                 continue;
             }
-            let procedure = decode(&record.kind, &record.payload)
-                .map_err(|error| error.context(format_args!("procedure {}", record.id)))?;
-            info!(id = record.id, kind = record.kind, step = record.step, "an unfinished procedure resumes");
-            state.push(record, procedure, true, core.now_ms());
+            let (record, procedure) = taken_up(&core, record);
+            match &record.set_aside {
+                Some(SetAside { why, .. }) => {
+                    warn!(id = record.id, kind = record.kind, why, "a procedure stays set aside");
+                }
+                None => info!(
+                    id = record.id,
+                    kind = record.kind,
+                    step = record.step,
+                    "an unfinished procedure resumes"
+                ),
+            }
+            let by_number = record.by_number;
+            state.push(record, procedure, true, by_number, &core);
         }
         let shared = Arc::new(Shared {
             core,
@@ -105,9 +142,12 @@ impl Engine {
 
     pub(crate) fn start(&self) -> Result<()> {
         let mut threads = self.threads.lock();
-        for number in 0..self.shared.core.settings.procedure_threads.max(1) {
+        let any = (0..self.shared.core.settings.procedure_threads.max(1))
+            .map(|number| (number.to_string(), Class::Rest));
+        let recovery = (0..RECOVERY_THREADS).map(|number| (format!("recovery-{number}"), Class::Recovery));
+        for (name, last) in any.chain(recovery).chain([("meta".to_string(), Class::Meta)]) {
             let shared = self.shared.clone();
-            threads.push(spawn_thread(&format!("procedure-{number}"), move || shared.work())?);
+            threads.push(spawn_thread(&format!("procedure-{name}"), move || shared.work(last))?);
         }
         Ok(())
     }
@@ -144,7 +184,7 @@ impl Engine {
     ) -> oneshot::Receiver<Answer<u64>> {
         let (sender, receiver) = oneshot::channel();
         let answer = self.shared.submit(procedure, submission, sender);
-        self.shared.wake.notify_one();
+        self.shared.wake.notify_all(); // not every thread may run it
         if let Some((sender, answer)) = answer {
             let _ = sender.send(answer);
         }
@@ -155,7 +195,7 @@ impl Engine {
     pub(crate) fn enqueue(&self, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
         let by = Submission { refused_by_result: true, nonce: (0, 0), ..by };
         let id = self.shared.enqueue(&mut self.shared.state.lock(), procedure, by)?;
-        self.shared.wake.notify_one();
+        self.shared.wake.notify_all();
         Ok(id)
     }
 
@@ -168,7 +208,7 @@ impl Engine {
         let by = Submission { refused_by_result: true, ..by };
         let id = self.shared.enqueue(&mut state, procedure, by)?;
         drop(state);
-        self.shared.wake.notify_one();
+        self.shared.wake.notify_all();
         Ok(id)
     }
 
@@ -182,7 +222,7 @@ impl Engine {
         let mut state = self.shared.state.lock();
         if let Some(job) = state.paused.iter_mut().find(|job| job.record.id == id) {
             job.not_before_ns = 0;
-            self.shared.wake.notify_one();
+            self.shared.wake.notify_all();
         }
     }
 
@@ -264,8 +304,7 @@ impl Engine {
     /// unless the step under way turns out to be its last.
     pub(crate) fn abort(&self, id: u64, may_interrupt: bool) -> bool {
         let mut state = self.shared.state.lock();
-        if let Some(at) = state.waiting.iter().position(|job| job.record.id == id && !job.prepared) {
-            let job = state.waiting.remove(at).expect("the place was just found");
+        if let Some(job) = state.waiting.take(|job| job.record.id == id && !job.prepared) {
             let outcome = Err(RpcError::do_not_retry(format!("Procedure {id} was aborted before it began")));
             state.end(&job, outcome, true, self.shared.core.now_ms());
             return true;
@@ -283,7 +322,7 @@ impl Engine {
             return false;
         };
         job.abort(core);
-        self.shared.wake.notify_one();
+        self.shared.wake.notify_all();
         true
     }
 
@@ -353,26 +392,25 @@ impl Shared {
         if state.stopping {
             return Err(errors::stopping());
         }
-        if state.views.len() >= self.core.settings.procedures_max {
+        let is_limited = procedure.class(&self.core).is_limited(&by.owner);
+        if is_limited && state.limited_count >= self.core.settings.procedures_max {
             return Err(RpcError::please_hold("Too many procedures are waiting"));
         }
         let id = state.next_id(&self.core).map_err(|error| errors::from_error(&error))?;
-        let now = self.core.now_ms();
         let record = Record {
             id,
             kind: procedure.kind().to_string(),
             step: 0,
             payload: Vec::new(),
-            submitted_ms: now,
+            submitted_ms: self.core.now_ms(),
             nonce_group: by.nonce.0,
             nonce: by.nonce.1,
             owner: by.owner,
-            bypassed: false,
-            failure: None,
+            by_number: by.refused_by_result,
+            ..Record::default()
         };
         state.times.submitted(procedure.metric());
-        state.push(record, procedure, false, now);
-        state.waiting.back_mut().expect("was just pushed").refused_by_result = by.refused_by_result;
+        state.push(record, procedure, false, by.refused_by_result, &self.core);
         Ok(id)
     }
 }

@@ -3,6 +3,8 @@
 //! A region that only the master knows gets its row back. One that only meta knows becomes the master's. A hole gets the
 //! region whose directory is still there, or a new, empty one. Then regions that overlap are merged, by procedures that follow.
 
+use std::collections::HashSet;
+
 use halcyon_cell::{Cell, Result};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
@@ -45,6 +47,7 @@ impl FixRegions {
             let hole = RegionInfo::new(table, start, end, id);
             found.push(fill(hole, &orphans)?);
         }
+        found.iter().try_for_each(RegionInfo::check_name)?;
         Ok(found)
     }
 }
@@ -143,6 +146,7 @@ impl FixRegions {
     fn write_meta(&mut self, core: &MasterState) -> Result<()> {
         let mut entry = core.locked_table(&self.0.table)?;
         let rows = self.rows(core)?;
+        let rows: HashSet<RegionInfo> = rows.into_iter().collect();
         let missing: Vec<_> = entry.regions.iter().filter(|(region, _)| !rows.contains(region)).collect();
         let added: Vec<_> = self.0.regions.iter().filter(|region| !rows.contains(region)).collect();
         if !(missing.is_empty() && added.is_empty()) {

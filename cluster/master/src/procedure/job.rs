@@ -5,9 +5,9 @@ use std::fmt;
 use halcyon_rpc::RpcError;
 use tracing::{info, warn};
 
-use super::Procedure;
-use super::lock::Lock;
-use super::record::{Failure, Record};
+use super::lock::{Lock, Resource};
+use super::record::{Ended, Failure, Record};
+use super::{Class, Procedure};
 use crate::errors;
 use crate::state::MasterState;
 
@@ -22,7 +22,13 @@ pub(super) struct Job {
     pub(super) refused_by_result: bool,
     pub(super) trouble: Option<Trouble>,
     pub(super) not_before_ns: u64,
+    pub(super) class: Class,
+    /// Of its locks those that others may have until it runs again.
+    pub(super) yielded: Vec<Lock>,
 }
+
+/// A step that has failed so often is not about to work.
+const STUCK_ATTEMPTS: u32 = 3;
 
 /// A step, or an undo, that fails and is repeated.
 #[derive(Clone, Debug)]
@@ -59,6 +65,23 @@ impl Job {
         !self.has_run() && self.procedure.can_undo(core, self.record.step as usize)
     }
 
+    /// Whether it may keep its locks for days: a step fails again and again, or it is set aside.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_set_aside() || self.trouble.as_ref().is_some_and(|trouble| trouble.attempts >= STUCK_ATTEMPTS)
+    }
+
+    /// Whether it does nothing until somebody ends it.
+    pub(super) fn is_set_aside(&self) -> bool {
+        self.record.set_aside.is_some() && !self.record.bypassed
+    }
+
+    /// Of its locks those that it can do without while it waits to repeat a step.
+    pub(super) fn yieldable(&self) -> Vec<Lock> {
+        let is_yieldable = |lock: &&Lock| lock.shared && matches!(lock.resource, Resource::Namespace(_));
+        let locks = self.locks.iter().filter(|_| self.procedure.yields_namespace());
+        locks.filter(is_yieldable).cloned().collect()
+    }
+
     pub(super) fn fail(&mut self, error: RpcError) {
         self.record.failure = Some(Failure::of(&error));
         self.failed = Some(error);
@@ -73,7 +96,22 @@ impl Job {
         let why = self.trouble.as_ref().map(|trouble| format!("; last error: {}", trouble.last_error));
         let message = format!("Procedure {id} was aborted in step '{step}'{}", why.unwrap_or_default());
         self.fail(errors::aborted(message));
+        self.record.set_aside = None; // it is undone, and set aside again if that fails in an assertion
         self.not_before_ns = 0;
+    }
+
+    /// Its result, when its work is done.
+    pub(super) fn ended(&self, now_ms: i64) -> Ended {
+        Ended {
+            id: self.record.id,
+            class_name: self.procedure.class_name().to_string(),
+            owner: self.record.owner.clone(),
+            submitted_ms: self.record.submitted_ms,
+            finished_ms: now_ms,
+            failure: self.failed.as_ref().map(Failure::of),
+            nonce_group: self.record.nonce_group,
+            nonce: self.record.nonce,
+        }
     }
 
     pub(super) fn bypass(&mut self) {

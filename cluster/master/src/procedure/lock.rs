@@ -5,6 +5,8 @@ use std::fmt;
 
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 
+use super::job::Job;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
     Namespace(String),
@@ -99,6 +101,18 @@ impl LockTable {
         for lock in locks {
             *self.held.entry(lock.resource.clone()).or_insert(0) += if lock.shared { 1 } else { -1 };
         }
+    }
+
+    /// What procedures hold that fail again and again, or are set aside.
+    pub(super) fn of_stuck(paused: &[Job]) -> LockTable {
+        let mut stuck = LockTable::default();
+        for job in paused.iter().filter(|job| job.is_stuck()) {
+            for lock in job.locks.iter().filter(|lock| !job.yielded.contains(lock)) {
+                let holders = stuck.held.entry(lock.resource.clone()).or_insert(0);
+                *holders = if lock.shared && *holders >= 0 { *holders + 1 } else { -1 };
+            }
+        }
+        stuck
     }
 
     /// Whether each of these is held, and in that way, by somebody.

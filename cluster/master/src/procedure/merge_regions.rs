@@ -209,7 +209,7 @@ impl Procedure for MergeRegions {
         let id = (core.now_ms().max(1) as u64).max(newest + 1);
         let (start, end) = (self.first_merged.start_key().clone(), self.first_merged.end_key().clone());
         self.first_merged = RegionInfo::new(self.first_merged.table().clone(), start, end, id);
-        Ok(())
+        self.first_merged.check_name().map_err(errors::invalid)
     }
 
     fn payload(&self) -> Vec<u8> {

@@ -4,14 +4,19 @@
 //! submit ─> waiting ─(locks free)─> prepare ─> record on disk ─> step 0 ─> step 1 ─> ... ─> record removed
 //!                                     │ wrong request                │ error
 //!                                     └─> the caller, nothing done   ├─ final, or aborted ─> undo ─> record removed
+//!                                                                    ├─ a failed assertion ─> set aside
 //!                                                                    └─ else ─> the same step again, after a pause
 //! ```
+//!
+//! One that is set aside keeps its record and its locks and does nothing, also after a restart, until an administrator aborts or
+//! bypasses it, or another version of the program starts. So does a record that cannot be read.
 //!
 //! The record names the step to run next, so a step may run twice and a step before it never runs again. What
 //! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.
 
 mod assign_regions;
 mod change_peer;
+mod class;
 mod clean_regions;
 mod create_namespace;
 mod create_table;
@@ -45,6 +50,7 @@ mod times;
 mod transit_region;
 mod truncate_region;
 mod truncate_table;
+mod unreadable;
 mod worker;
 
 use halcyon_cell::{Error, Result};
@@ -55,6 +61,7 @@ use crate::state::MasterState;
 
 pub(crate) use assign_regions::AssignRegions;
 pub(crate) use change_peer::{ChangePeer, PeerChange};
+pub(crate) use class::Class;
 pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
 pub(crate) use create_table::CreateTable;
@@ -166,6 +173,22 @@ pub(crate) trait Procedure: RunSteps + Send {
     /// number of the procedure.
     fn held_until(&self, _core: &MasterState, _id: u64) -> Option<u64> {
         None
+    }
+
+    /// Who goes first, and whether it is ever refused.
+    fn class(&self, _core: &MasterState) -> Class {
+        Class::Rest
+    }
+
+    /// Whether others may have its namespace for themselves while a step of it fails again and again. A step that runs again has it
+    /// back. Not where the namespace might go with what the step still needs.
+    fn yields_namespace(&self) -> bool {
+        true
+    }
+
+    /// Whether hbase:meta may have a part of its table only because it has not ended.
+    fn makes_or_deletes_table(&self) -> bool {
+        false
     }
 
     /// What is to be done after it has ended well. A crash in between may lose them: the next master finds by itself what they

@@ -9,6 +9,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 use prost::Message;
 
+use super::create_table::check_count;
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{
@@ -108,6 +109,7 @@ impl Procedure for ModifyTable {
         trackers::check_modified_table(old, &new, entry.state == TableState::Disabled)?;
         trackers::check_migrated(&entry, &new)?;
         core.check_descriptor(&new).map_err(|error| errors::from_error(&error))?;
+        check_count(entry.regions.len(), &new)?;
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;
         }

@@ -11,7 +11,7 @@ use super::lock::{Lock, LockTable};
 use super::record::{self, Failure, Record};
 use super::results::{Finished, Results};
 use super::times::TimesByKind;
-use super::{Answer, Parameters, Procedure, parameters};
+use super::{Answer, Class, Parameters, Procedure, parameters};
 use crate::state::MasterState;
 
 /// All of it is behind the engine's lock.
@@ -20,7 +20,7 @@ use crate::state::MasterState;
 /// A job is in `waiting`, in `paused` or in the hands of one thread; `views` tells about it wherever it is. The locks of
 /// one that has begun are in `locks`.
 pub(super) struct State {
-    pub(super) waiting: VecDeque<Job>,
+    pub(super) waiting: Waiting,
     /// Failed in a step, which runs again at `not_before_ns`, or wait before one. They hold their locks.
     pub(super) paused: Vec<Job>,
     /// What was asked of procedures that a thread runs; looked at between two steps.
@@ -33,6 +33,36 @@ pub(super) struct State {
     pub(super) nonces: HashMap<(u64, u64), u64>,
     pub(super) ids: std::ops::Range<u64>,
     pub(super) stopping: bool,
+    /// Procedures that count for the limit.
+    pub(super) limited_count: usize,
+    /// Results that are forgotten and still have a file.
+    pub(super) forgotten: Vec<u64>,
+}
+
+/// Those that have not begun, by class; of a class first come, first served.
+#[derive(Default)]
+pub(super) struct Waiting([VecDeque<Job>; Class::ALL.len()]);
+
+impl Waiting {
+    fn push(&mut self, job: Job) {
+        self.0[job.class as usize].push_back(job);
+    }
+
+    pub(super) fn push_front(&mut self, job: Job) {
+        self.0[job.class as usize].push_front(job);
+    }
+
+    /// Takes out the one that is meant.
+    pub(super) fn take(&mut self, mut is_it: impl FnMut(&Job) -> bool) -> Option<Job> {
+        self.0.iter_mut().find_map(|class| {
+            let at = class.iter().position(&mut is_it)?;
+            class.remove(at)
+        })
+    }
+
+    fn up_to(&mut self, last: Class) -> impl Iterator<Item = &mut VecDeque<Job>> {
+        self.0.iter_mut().take(last as usize + 1)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +97,12 @@ pub(crate) struct ProcedureView {
     pub(crate) undoable: bool,
     pub(crate) locks: Vec<Lock>,
     pub(crate) trouble: Option<Trouble>,
+    /// Why it does nothing until somebody ends it.
+    pub(crate) set_aside: Option<String>,
+    /// It makes or deletes its table.
+    pub(crate) comes_or_goes: bool,
     pub(crate) parameters: Arc<Parameters>,
+    is_limited: bool,
 }
 
 impl State {
@@ -76,9 +111,12 @@ impl State {
         record: Record,
         procedure: Box<dyn Procedure>,
         prepared: bool,
-        now_ms: i64,
+        by_number: bool,
+        core: &MasterState,
     ) {
-        let locks = procedure.locks();
+        let (locks, class) = (procedure.locks(), procedure.class(core));
+        let is_limited = class.is_limited(&record.owner);
+        self.limited_count += usize::from(is_limited);
         let nonce = (record.nonce_group, record.nonce);
         if nonce.1 != 0 {
             self.nonces.insert(nonce, record.id);
@@ -88,7 +126,7 @@ impl State {
             class_name: procedure.class_name(),
             owner: record.owner.clone(),
             submitted_ms: record.submitted_ms,
-            updated_ms: now_ms,
+            updated_ms: core.now_ms(),
             nonce,
             prepared,
             begun: false,
@@ -97,7 +135,10 @@ impl State {
             undoable: false,
             locks: locks.clone(),
             trouble: None,
+            set_aside: record.set_aside.as_ref().map(|set_aside| set_aside.why.clone()),
+            comes_or_goes: procedure.makes_or_deletes_table(),
             parameters: Arc::new(procedure.parameters(&record.owner)),
+            is_limited,
         };
         self.views.insert(record.id, view);
         let job = Job {
@@ -106,11 +147,13 @@ impl State {
             procedure,
             locks,
             prepared,
-            refused_by_result: false,
+            refused_by_result: by_number,
             trouble: None,
             not_before_ns: 0,
+            class,
+            yielded: Vec::new(),
         };
-        self.waiting.push_back(job);
+        self.waiting.push(job);
     }
 
     pub(super) fn next_id(&mut self, core: &MasterState) -> Result<u64> {
@@ -137,21 +180,26 @@ impl State {
         None
     }
 
-    /// A paused job whose time has come, else the first waiting one whose locks are free and wanted by nobody
-    /// before it.
-    pub(super) fn take_runnable(&mut self, now_ns: u64) -> Option<Job> {
-        let due = self.paused.iter().position(|job| job.not_before_ns <= now_ns);
-        let job = match due {
-            Some(at) => self.paused.swap_remove(at),
+    /// Of the first class that has one, and of none behind `last`: a paused job whose time has come, else the first waiting one whose
+    /// locks are free and wanted by nobody before it.
+    ///
+    /// Who waits for a procedure that fails again and again, or is set aside, keeps nobody behind it from what is free: that may
+    /// last for days.
+    pub(super) fn take_runnable(&mut self, now_ns: u64, last: Class) -> Option<Job> {
+        let mut due: Option<(Class, usize)> = None;
+        for (at, job) in self.paused.iter().enumerate() {
+            let is_better = job.class <= last && due.is_none_or(|(class, _)| job.class < class);
+            if is_better && job.not_before_ns <= now_ns && self.locks.is_free(&job.yielded) {
+                due = Some((job.class, at));
+            }
+        }
+        let first_of_paused = due.map(|(class, _)| class);
+        let job = match self.take_waiting(last, first_of_paused) {
+            Some(job) => job,
             None => {
-                let mut wanted = LockTable::default();
-                let at = self.waiting.iter().position(|job| {
-                    let free = self.locks.is_free(&job.locks) && wanted.is_free(&job.locks);
-                    wanted.reserve(&job.locks);
-                    free
-                })?;
-                let job = self.waiting.remove(at).expect("the place was just found");
-                self.locks.take(&job.locks);
+                let mut job = self.paused.swap_remove(due?.1);
+                self.locks.take(&job.yielded);
+                job.yielded.clear();
                 job
             }
         };
@@ -161,11 +209,66 @@ impl State {
         Some(job)
     }
 
+    /// Of a class before that of a paused one that could run.
+    fn take_waiting(&mut self, last: Class, paused: Option<Class>) -> Option<Job> {
+        let (mut wanted, mut stuck) = (LockTable::default(), None);
+        let (locks, all_paused) = (&mut self.locks, &self.paused);
+        for class in self.waiting.up_to(last) {
+            let is_behind = class.front().is_some_and(|job| paused.is_some_and(|paused| job.class >= paused));
+            if is_behind {
+                return None;
+            }
+            let at = class.iter().position(|job| {
+                let is_free = locks.is_free(&job.locks);
+                let is_wanted = !wanted.is_free(&job.locks);
+                if is_free && !is_wanted {
+                    return true;
+                }
+                let stuck = stuck.get_or_insert_with(|| LockTable::of_stuck(all_paused));
+                if stuck.is_free(&job.locks) {
+                    wanted.reserve(&job.locks);
+                }
+                false
+            });
+            if let Some(at) = at {
+                let job = class.remove(at).expect("the place was just found");
+                locks.take(&job.locks);
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    /// Puts a job aside that waits to repeat a step, or until somebody ends it. Once that may take long, others get what it can do
+    /// without.
+    pub(super) fn put_aside(&mut self, mut job: Job) {
+        if job.is_stuck() {
+            job.yielded = job.yieldable();
+            self.locks.release(&job.yielded);
+        }
+        self.paused.push(job);
+    }
+
+    /// Steps that wait to be repeated do so at once: what they need may have come back.
+    pub(super) fn repeat_now(&mut self) {
+        for job in self.paused.iter_mut().filter(|job| job.trouble.is_some() && !job.is_set_aside()) {
+            job.not_before_ns = 0;
+        }
+    }
+
+    /// Until when there is nothing to run of the classes up to `last`; `None`: until something changes.
+    pub(super) fn next_due_ns(&self, last: Class) -> Option<u64> {
+        let waits = |job: &&Job| job.class <= last && self.locks.is_free(&job.yielded);
+        let due = self.paused.iter().filter(waits).map(|job| job.not_before_ns).min();
+        due.filter(|due_ns| *due_ns < u64::MAX)
+    }
+
     /// Remembers how a procedure ended and tells everybody who waits.
     pub(super) fn end(&mut self, job: &Job, outcome: Answer<()>, refused: bool, now_ms: i64) {
         let id = job.record.id;
         self.times.ended(job.procedure.metric(), outcome.is_ok(), now_ms - job.record.submitted_ms);
-        self.views.remove(&id);
+        let view = self.views.remove(&id);
+        self.limited_count -= usize::from(view.is_some_and(|view| view.is_limited));
         self.interrupts.remove(&id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();
         for sender in listeners.prepared {
@@ -175,18 +278,26 @@ impl State {
             let _ = sender.send(outcome.clone());
         }
         let finished = Finished {
-            class_name: job.procedure.class_name(),
+            class_name: job.procedure.class_name().into(),
             owner: job.record.owner.clone(),
             submitted_ms: job.record.submitted_ms,
             finished_ms: now_ms,
             outcome,
             refused: refused && !job.refused_by_result,
             nonce: (job.record.nonce_group, job.record.nonce),
+            is_kept: job.prepared && job.record.keeps_result(),
             parameters: Arc::new(parameters::kept(&*job.procedure, &job.record.owner)),
         };
-        for nonce in self.results.add(id, finished) {
-            if nonce.1 != 0 {
-                self.nonces.remove(&nonce);
+        self.remember(id, finished);
+    }
+
+    pub(super) fn remember(&mut self, id: u64, finished: Finished) {
+        for forgotten in self.results.add(id, finished) {
+            if forgotten.nonce.1 != 0 {
+                self.nonces.remove(&forgotten.nonce);
+            }
+            if forgotten.is_kept {
+                self.forgotten.push(forgotten.id);
             }
         }
     }

@@ -4,7 +4,8 @@
 //! int8 format number 1 | Record
 //! ```
 //!
-//! `next` beside it holds, as text, the first number that no procedure has had.
+//! `next` beside it holds, as text, the first number that no procedure has had. `<id>.ended`, in the same format, tells for a while
+//! how a procedure ended that a client asked for: clients repeat at the next master what they had no answer to.
 //!
 //! A master that starts gives the directory its own name. The one before, which may have been frozen and know nothing, then finds no
 //! directory any more: it can neither write a record nor take one away. Earlier programs had the files in
@@ -24,6 +25,8 @@ use crate::state::MasterState;
 
 const FORMAT: u8 = 1;
 const NEXT: &str = "next";
+/// End of the name of a result.
+const ENDED: &str = ".ended";
 /// Numbers reserved at a time, so that the file of the next one is seldom written.
 const IDS_RESERVED: u64 = 1_000_000;
 
@@ -53,6 +56,62 @@ pub(crate) struct Record {
     /// Why the procedure failed. From then on it is undone, also after a restart.
     #[prost(message, optional, tag = "10")]
     pub(crate) failure: Option<Failure>,
+    #[prost(message, optional, tag = "11")]
+    pub(crate) set_aside: Option<SetAside>,
+    /// Whether the caller was told the number before the request was checked, and asks for the result by it.
+    #[prost(bool, tag = "12")]
+    pub(crate) by_number: bool,
+}
+
+impl Record {
+    /// Whether a client may ask the next master how it ended.
+    pub(crate) fn keeps_result(&self) -> bool {
+        self.nonce != 0 || (self.by_number && !self.owner.is_empty())
+    }
+}
+
+/// How a procedure ended, for clients that ask the next master. A file of its own, `<id>.ended`, because programs before this one take
+/// every file whose name is a number for a procedure that has not ended.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Ended {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) class_name: String,
+    #[prost(string, tag = "3")]
+    pub(crate) owner: String,
+    #[prost(int64, tag = "4")]
+    pub(crate) submitted_ms: i64,
+    #[prost(int64, tag = "5")]
+    pub(crate) finished_ms: i64,
+    #[prost(message, optional, tag = "6")]
+    pub(crate) failure: Option<Failure>,
+    #[prost(uint64, tag = "7")]
+    pub(crate) nonce_group: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) nonce: u64,
+}
+
+/// Why a procedure does not go on until somebody ends it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SetAside {
+    #[prost(string, tag = "1")]
+    pub(crate) why: String,
+    /// Of the program. Another one tries again.
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+    #[prost(int64, tag = "3")]
+    pub(crate) since_ms: i64,
+}
+
+impl SetAside {
+    pub(crate) fn new(why: String, since_ms: i64) -> SetAside {
+        SetAside { why, version: env!("CARGO_PKG_VERSION").to_string(), since_ms }
+    }
+
+    fn is_of_this_program(&self) -> bool {
+        self.version == env!("CARGO_PKG_VERSION")
+    }
 }
 
 /// An error as a client sees it.
@@ -135,11 +194,17 @@ pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
 fn forget_records_in(env: &Env, dir: &Path) -> Result<()> {
     let mut forgotten = 0;
     for entry in list(&*env.fs, dir)? {
+        if entry.name.strip_suffix(ENDED).is_some_and(|number| number.parse::<u64>().is_ok()) {
+            env.fs.remove_file(&dir.join(&entry.name))?;
+            forgotten += 1;
+            continue;
+        }
         if entry.name.parse::<u64>().is_err() {
             continue;
         }
         let path = dir.join(&entry.name);
-        let kind = decode(&env.fs.read(&path)?).map_or_else(|error| error.to_string(), |record| record.kind);
+        let kind =
+            decode(&env.fs.read(&path)?).map_or_else(|error| error.to_string(), |record: Record| record.kind);
         warn!(id = entry.name, kind, "a procedure that was under way before HBase worked here is forgotten");
         env.fs.remove_file(&path)?;
         forgotten += 1;
@@ -151,9 +216,7 @@ fn forget_records_in(env: &Env, dir: &Path) -> Result<()> {
 }
 
 pub(crate) fn write(core: &MasterState, record: &Record) -> Result<()> {
-    let mut bytes = vec![FORMAT];
-    record.encode(&mut bytes).expect("a Vec grows as needed");
-    Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &bytes)?)
+    Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &encode(record))?)
 }
 
 /// Sees to it that no master goes on with the procedure, which may be running.
@@ -175,28 +238,88 @@ pub(crate) fn remove(core: &MasterState, id: u64) -> Result<()> {
     }
 }
 
-/// All records, in the order of their numbers.
-pub(crate) fn load(core: &MasterState) -> Result<Vec<Record>> {
-    take_over(core)?;
-    let dir = dir(core);
-    let mut records = Vec::new();
-    for entry in list(&*core.env.fs, &dir)? {
-        if entry.name.parse::<u64>().is_err() {
-            continue;
-        }
-        let path = dir.join(&entry.name);
-        let bytes = core.env.fs.read(&path)?;
-        records.push(decode(&bytes).map_err(|error| error.context(path.display()))?);
-    }
-    records.sort_by_key(|record: &Record| record.id);
-    Ok(records)
+/// What the master before has left.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    /// In the order of their numbers. One that cannot be read is set aside.
+    pub(crate) records: Vec<Record>,
+    /// In the order of their ends.
+    pub(crate) ended: Vec<Ended>,
 }
 
-fn decode(bytes: &[u8]) -> Result<Record> {
-    match bytes.split_first() {
-        Some((&FORMAT, message)) => {
-            Record::decode(message).map_err(|error| Error::corrupt(error.to_string()))
+/// Takes over what the master before has left. Results that are older than `results_keep_ms` are removed.
+pub(crate) fn load(core: &MasterState, results_keep_ms: i64) -> Result<Loaded> {
+    take_over(core)?;
+    let dir = dir(core);
+    let (mut loaded, oldest_ms) = (Loaded::default(), core.now_ms().saturating_sub(results_keep_ms));
+    for entry in list(&*core.env.fs, &dir)? {
+        let (number, is_result) = match entry.name.strip_suffix(ENDED) {
+            Some(number) => (number, true),
+            None => (&*entry.name, false),
+        };
+        let Ok(id) = number.parse::<u64>() else { continue };
+        let path = dir.join(&entry.name);
+        let bytes = core.env.fs.read(&path)?;
+        if is_result {
+            match decode::<Ended>(&bytes) {
+                Ok(ended) if ended.finished_ms >= oldest_ms => loaded.ended.push(ended),
+                Ok(_) => core.env.fs.remove_file(&path)?,
+                Err(error) => warn!(path = %path.display(), %error, "the result of a procedure is left out"),
+            }
+            continue;
         }
+        loaded
+            .records
+            .push(decode(&bytes).map(taken_up).unwrap_or_else(|error| unreadable(core, id, &error)));
+    }
+    loaded.records.sort_by_key(|record: &Record| record.id);
+    loaded.ended.sort_by_key(|ended| (ended.finished_ms, ended.id));
+    // Of these the removal was not durable.
+    let ended: std::collections::HashSet<u64> = loaded.ended.iter().map(|ended| ended.id).collect();
+    let (over, records): (Vec<_>, Vec<_>) =
+        loaded.records.into_iter().partition(|record| ended.contains(&record.id));
+    over.iter().try_for_each(|record| remove(core, record.id))?;
+    Ok(Loaded { records, ..loaded })
+}
+
+fn taken_up(mut record: Record) -> Record {
+    record.set_aside = record.set_aside.filter(SetAside::is_of_this_program);
+    record
+}
+
+/// Stands for a record that cannot be read.
+pub(crate) fn unreadable(core: &MasterState, id: u64, error: &Error) -> Record {
+    let why = format!("its record {} cannot be read: {error}", dir(core).join(id.to_string()).display());
+    warn!(id, why, "a procedure is set aside");
+    Record { id, set_aside: Some(SetAside::new(why, core.now_ms())), ..Record::default() }
+}
+
+/// Keeps the result of a procedure for the next master. Durable.
+pub(crate) fn write_ended(core: &MasterState, ended: &Ended) -> Result<()> {
+    Ok(core.env.fs.replace(&ended_path(core, ended.id), &encode(ended))?)
+}
+
+/// Removes the result of a procedure. Not durable by itself.
+pub(crate) fn remove_ended(core: &MasterState, id: u64) -> Result<()> {
+    match core.env.fs.remove_file(&ended_path(core, id)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn ended_path(core: &MasterState, id: u64) -> PathBuf {
+    dir(core).join(format!("{id}{ENDED}"))
+}
+
+fn encode(message: &impl Message) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    message.encode(&mut bytes).expect("a Vec grows as needed");
+    bytes
+}
+
+fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M> {
+    match bytes.split_first() {
+        Some((&FORMAT, message)) => M::decode(message).map_err(|error| Error::corrupt(error.to_string())),
         other => {
             Err(Error::corrupt(format!("format {:?}, expected {FORMAT}", other.map(|(format, _)| format))))
         }
@@ -227,11 +350,10 @@ mod tests {
     #[test]
     fn a_record_of_another_format_is_refused() {
         let record = Record { id: 7, kind: "x".into(), step: 2, payload: vec![1], ..Default::default() };
-        let mut bytes = vec![FORMAT];
-        record.encode(&mut bytes).unwrap();
-        assert_eq!(decode(&bytes).unwrap(), record);
+        let mut bytes = encode(&record);
+        assert_eq!(decode::<Record>(&bytes).unwrap(), record);
         bytes[0] = 2;
-        assert!(decode(&bytes).is_err());
-        assert!(decode(&[]).is_err());
+        assert!(decode::<Record>(&bytes).is_err());
+        assert!(decode::<Record>(&[]).is_err());
     }
 }

@@ -15,13 +15,15 @@
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, layout};
 use prost::Message;
 
-use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split};
+use super::create_table::{
+    FIRST_SEQUENCE, check_count, check_name, check_namespace, check_unused, delete_from_meta, split,
+};
 use super::enable_table::check_disabled;
 use super::table_regions::infos;
-use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use super::{HasSteps, Lock, Parameters, Procedure, Step, new_regions, parameters, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{
     archive, descriptors, erasure_coding, errors, groups, meta, mob, quotas, regions, snapshot, trackers,
@@ -35,6 +37,8 @@ pub(crate) struct RestoreSnapshot {
     /// Of a clone: instead of the snapshot's.
     tracker: Option<String>,
     plan: Payload,
+    /// The write to meta has been tried, so that it may have been done, or be done later.
+    meta_tried: bool,
 }
 
 /// Decided in `prepare`. No old regions and no sequence above the first: a clone.
@@ -64,13 +68,13 @@ struct Payload {
 impl RestoreSnapshot {
     /// `tracker`: the store file tracker of a new table, whatever the snapshot says.
     pub(crate) fn new(snapshot: String, table: TableName, tracker: Option<String>) -> RestoreSnapshot {
-        RestoreSnapshot { snapshot, table, tracker, plan: Payload::default() }
+        RestoreSnapshot { snapshot, table, tracker, plan: Payload::default(), meta_tried: false }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<RestoreSnapshot> {
         let plan: Payload = payload(KIND, bytes)?;
         let table = TableDescriptor::from_pb(&plan.schema)?.name().clone();
-        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, tracker: None, plan })
+        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, tracker: None, plan, meta_tried: false })
     }
 
     fn plan(&self, core: &MasterState) -> std::result::Result<Payload, RpcError> {
@@ -181,13 +185,17 @@ impl Procedure for RestoreSnapshot {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        check_name(&self.table)?;
         core.namespace(self.table.namespace())?;
         if self.table.is_meta() {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
         }
         self.plan = self.plan(core)?;
+        let descriptor = self.descriptor().map_err(errors::invalid)?;
+        check_count(self.plan.new_regions.len(), &descriptor)?;
         if self.plan.is_clone {
-            groups::check_new_table(core, &self.descriptor().map_err(errors::invalid)?)?;
+            check_unused(core, &self.table)?;
+            groups::check_new_table(core, &descriptor)?;
             quotas::check_new_table(core, &self.table, self.plan.new_regions.len())?;
         } else {
             quotas::check_new_regions(core, &self.table, self.plan.new_regions.len())?;
@@ -195,12 +203,16 @@ impl Procedure for RestoreSnapshot {
         Ok(())
     }
 
+    fn makes_or_deletes_table(&self) -> bool {
+        self.plan.is_clone
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }
 
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
-        self.plan.is_clone || !self.is_replaced(core)
+        self.plan.is_clone || !(self.meta_tried || self.is_replaced(core))
     }
 
     /// A clone leaves nothing behind. A restore leaves the old table, or, once meta has it, the new one.
@@ -210,7 +222,7 @@ impl Procedure for RestoreSnapshot {
             regions::close_only(core, &new, true)?;
             delete_from_meta(core, &self.table, &new)?;
             groups::forget(core, &self.table)?;
-            return archive::archive_table(core, &self.table);
+            return archive::archive_created(core, &self.table, &new);
         }
         if self.is_replaced(core) {
             return Ok(());
@@ -253,7 +265,10 @@ impl RestoreSnapshot {
     fn write_files(&mut self, core: &MasterState) -> Result<()> {
         let descriptor = self.descriptor()?;
         if self.plan.is_clone {
+            check_namespace(core, &self.table)?;
             groups::adopt(core, &descriptor)?;
+            // Of a creation that an administrator has ended a descriptor may be left, under a higher number.
+            archive::remove_dir(&*core.env.fs, &layout::table_desc_dir(&core.root, &self.table))?;
         }
         erasure_coding::apply(core, self.old_descriptor()?.as_ref(), &descriptor)?;
         regions::create_files(core, &descriptor, &self.new_regions()?)
@@ -297,11 +312,13 @@ impl RestoreSnapshot {
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.descriptor_sequence)?;
         let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
         let old = infos(&self.plan.old_regions)?;
-        core.meta_put_together(|timestamp| {
+        self.meta_tried = true;
+        let written = core.meta_put_together(|timestamp| {
             let gone = old.iter().map(|region| meta::delete_region(region, timestamp));
             let there = new.iter().flat_map(|region| meta::closed_region(region, timestamp));
             gone.chain(there).chain([meta::table_state(&self.table, state, timestamp)]).collect()
-        })?;
+        });
+        written.map_err(new_regions::in_doubt)?;
         let entry = TableEntry::closed(&descriptor, self.plan.descriptor_sequence, &new, state);
         core.tables.write().put(entry);
         Ok(())

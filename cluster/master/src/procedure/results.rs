@@ -1,5 +1,6 @@
 //! Finished procedures, remembered for a while because clients ask for them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use halcyon_rpc::RpcError;
 
 use super::Parameters;
 use super::parameters::bytes_of;
+use super::record::Ended;
 
 /// Memory that parameters of ended procedures take at most, in bytes. Those of older ones are forgotten first.
 const PARAMETERS_MAX: usize = 16 << 20;
@@ -14,7 +16,7 @@ const PARAMETERS_MAX: usize = 16 << 20;
 /// How a procedure ended.
 #[derive(Clone)]
 pub(crate) struct Finished {
-    pub(crate) class_name: &'static str,
+    pub(crate) class_name: Cow<'static, str>,
     pub(crate) owner: String,
     pub(crate) submitted_ms: i64,
     pub(crate) finished_ms: i64,
@@ -22,7 +24,34 @@ pub(crate) struct Finished {
     /// Whether the caller was told of a refusal instead of a number.
     pub(crate) refused: bool,
     pub(crate) nonce: (u64, u64),
+    /// Whether a file has it, for the next master.
+    pub(crate) is_kept: bool,
     pub(crate) parameters: Arc<Parameters>,
+}
+
+impl Finished {
+    /// As the master before has left it. Its parameters are not kept.
+    pub(super) fn of_record(ended: &Ended) -> Finished {
+        Finished {
+            class_name: ended.class_name.clone().into(),
+            owner: ended.owner.clone(),
+            submitted_ms: ended.submitted_ms,
+            finished_ms: ended.finished_ms,
+            outcome: ended.failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error())),
+            refused: false,
+            nonce: (ended.nonce_group, ended.nonce),
+            is_kept: true,
+            parameters: Arc::default(),
+        }
+    }
+}
+
+/// What is forgotten with a result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Forgotten {
+    pub(super) id: u64,
+    pub(super) nonce: (u64, u64),
+    pub(super) is_kept: bool,
 }
 
 /// The newest `results_max` of the last `keep_ms`.
@@ -48,8 +77,8 @@ impl Results {
         }
     }
 
-    /// Remembers one more; returns the nonces of those forgotten.
-    pub(crate) fn add(&mut self, id: u64, finished: Finished) -> Vec<(u64, u64)> {
+    /// Remembers one more; returns those forgotten.
+    pub(super) fn add(&mut self, id: u64, finished: Finished) -> Vec<Forgotten> {
         let now = finished.finished_ms;
         if !finished.parameters.is_empty() {
             self.parameters_bytes += bytes_of(&finished.parameters);
@@ -67,7 +96,11 @@ impl Results {
             if self.with_parameters.front() == Some(&oldest) {
                 self.forget_parameters();
             }
-            forgotten.extend(self.by_id.remove(&oldest).map(|result| result.nonce));
+            forgotten.extend(self.by_id.remove(&oldest).map(|result| Forgotten {
+                id: oldest,
+                nonce: result.nonce,
+                is_kept: result.is_kept,
+            }));
         }
         while self.parameters_bytes > PARAMETERS_MAX {
             self.forget_parameters();
@@ -101,13 +134,14 @@ mod tests {
 
     fn finished(finished_ms: i64, parameters: Parameters) -> Finished {
         Finished {
-            class_name: "x",
+            class_name: "x".into(),
             owner: String::new(),
             submitted_ms: 0,
             finished_ms,
             outcome: Ok(()),
             refused: false,
             nonce: (1, finished_ms as u64),
+            is_kept: finished_ms % 2 == 0,
             parameters: Arc::new(parameters),
         }
     }
@@ -141,8 +175,9 @@ mod tests {
         for id in 1..=3 {
             assert!(results.add(id, finished(id as i64, Vec::new())).is_empty());
         }
-        assert_eq!(results.add(4, finished(4, Vec::new())), [(1, 1)]);
-        assert_eq!(results.add(5, finished(1000, Vec::new())), [(1, 2), (1, 3), (1, 4)]);
+        let forgotten = |id| Forgotten { id, nonce: (1, id), is_kept: id % 2 == 0 };
+        assert_eq!(results.add(4, finished(4, Vec::new())), [forgotten(1)]);
+        assert_eq!(results.add(5, finished(1000, Vec::new())), [2, 3, 4].map(forgotten));
         assert!(results.get(4).is_none() && results.get(5).is_some());
         assert_eq!(results.iter().count(), 1);
     }

@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
 use tracing::{info, warn};
 
-use super::{AssignRegions, HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use super::{AssignRegions, Class, HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::meta_region;
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::wal_split::{self, Logs};
@@ -86,6 +86,11 @@ impl Procedure for ServerCrash {
 
     fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {
         Ok(())
+    }
+
+    fn class(&self, core: &MasterState) -> Class {
+        let had_meta = core.meta_place.read().server == self.server;
+        if had_meta { Class::Meta } else { Class::Recovery }
     }
 
     fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {

@@ -149,6 +149,7 @@ impl Procedure for SplitRegion {
             RegionInfo::new(parent.table().clone(), start.clone(), end.clone(), id)
         };
         self.first_daughters = [daughter(parent.start_key(), &row), daughter(&row, parent.end_key())];
+        self.first_daughters.iter().try_for_each(RegionInfo::check_name).map_err(errors::invalid)?;
         Ok(())
     }
 

@@ -78,6 +78,7 @@ impl Procedure for TakeSnapshot {
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         let info = &mut self.plan.info;
         halcyon_schema::check_table_qualifier(info.name.as_bytes()).map_err(errors::invalid)?;
+        halcyon_schema::check_file_name("The snapshot", &info.name).map_err(errors::invalid)?;
         if snapshot::read_info(core, &info.name).map_err(|error| errors::from_error(&error))?.is_some() {
             let message = format!("Snapshot '{}' already stored on the filesystem.", info.name);
             return Err(RpcError::snapshot_exists(message));

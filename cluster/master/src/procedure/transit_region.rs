@@ -7,7 +7,7 @@ use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use super::{Class, HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::placement::{Place, may_be_open};
 use crate::regions::Wanted;
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState, Tables};
@@ -188,6 +188,14 @@ impl Procedure for TransitRegion {
             _ => self.check_transit(&tables)?,
         }
         Ok(())
+    }
+
+    fn class(&self, _core: &MasterState) -> Class {
+        match self.action {
+            _ if self.region.is_meta() && !self.region.is_secondary() => Class::Meta,
+            RegionAction::Assign => Class::Assignment,
+            RegionAction::Unassign | RegionAction::Move => Class::Rest,
+        }
     }
 
     fn payload(&self) -> Vec<u8> {

@@ -13,7 +13,7 @@ use super::table_regions::{infos, messages};
 use super::transit_region::check_live;
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, RegionEntry};
-use crate::{archive, meta, regions};
+use crate::{archive, errors, meta, regions};
 
 pub(super) const KIND: &str = "truncate_region";
 
@@ -83,7 +83,7 @@ impl Procedure for TruncateRegion {
         let id = (core.now_ms().max(1) as u64).max(self.old.region_id() + 1);
         let (start, end) = (self.old.start_key().clone(), self.old.end_key().clone());
         self.new = RegionInfo::new(self.old.table().clone(), start, end, id);
-        Ok(())
+        self.new.check_name().map_err(errors::invalid)
     }
 
     fn payload(&self) -> Vec<u8> {

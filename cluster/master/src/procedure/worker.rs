@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use tracing::{info, warn};
+use halcyon_env::contained;
+use halcyon_rpc::RpcError;
+use tracing::{error, info, warn};
 
-use super::Answer;
 use super::engine::{Shared, Submission};
 use super::job::{Job, Trouble};
 use super::queue::{Interrupt, State};
-use super::record::{self, Record};
+use super::record::{self, Record, SetAside};
+use super::{Answer, Class};
 use crate::errors;
 
 enum Progress {
@@ -19,17 +21,19 @@ enum Progress {
     Pause(Error),
     /// To be looked at again: it only holds its locks.
     Held,
+    /// To be left as it is until somebody ends it.
+    SetAside,
     Stopped,
 }
 
 impl Shared {
-    /// One thread's life.
-    pub(super) fn work(&self) {
+    /// One thread's life. It runs no procedure of a class behind `last`.
+    pub(super) fn work(&self, last: Class) {
         let mut state = self.state.lock();
         while !state.stopping {
             let now = self.core.env.clock.monotonic_ns();
-            let Some(mut job) = state.take_runnable(now) else {
-                match state.paused.iter().map(|job| job.not_before_ns).min() {
+            let Some(mut job) = state.take_runnable(now, last) else {
+                match state.next_due_ns(last) {
                     Some(at) => {
                         self.wake.wait_for(&mut state, Duration::from_nanos(at.saturating_sub(now).max(1)));
                     }
@@ -44,6 +48,7 @@ impl Shared {
                 Some(_) => Progress::Done,
                 None => self.advance(&mut job),
             };
+            self.remove_forgotten();
             state = self.state.lock();
             let id = job.record.id;
             match progress {
@@ -54,10 +59,24 @@ impl Shared {
                     }
                     let outcome = refused.or(job.failed.take()).map_or(Ok(()), Err);
                     state.locks.release(&job.locks);
+                    let has_recovered = outcome.is_ok() && job.class <= Class::Recovery;
                     state.end(&job, outcome, was_refused, self.core.now_ms());
+                    if has_recovered {
+                        state.repeat_now();
+                    }
                     self.wake.notify_all();
                 }
                 Progress::Pause(error) => self.pause(&mut state, job, &error),
+                Progress::SetAside => {
+                    // Whoever aborts or bypasses it looks for it in `paused`.
+                    job.not_before_ns = if state.interrupts.contains_key(&id) { 0 } else { u64::MAX };
+                    let why = job.record.set_aside.as_ref().map(|set_aside| set_aside.why.clone());
+                    if let Some(view) = state.views.get_mut(&id) {
+                        (view.running, view.set_aside) = (false, why);
+                    }
+                    state.put_aside(job);
+                    self.wake.notify_all();
+                }
                 Progress::Held => {
                     // It may have been released since; whoever does that looks for it in `paused`.
                     job.not_before_ns = job.procedure.held_until(&self.core, id).unwrap_or(0);
@@ -100,7 +119,8 @@ impl Shared {
         if let Some(view) = state.views.get_mut(&id) {
             (view.running, view.trouble) = (false, job.trouble.clone());
         }
-        state.paused.push(job);
+        state.put_aside(job);
+        self.wake.notify_all();
     }
 
     fn pause_ns(&self, attempts: u32) -> u64 {
@@ -114,8 +134,15 @@ impl Shared {
         if job.prepared {
             return Ok(());
         }
-        job.procedure.prepare(&self.core)?;
-        job.record.payload = job.procedure.payload();
+        let prepared: std::result::Result<Answer<Vec<u8>>, String> = contained(|| {
+            job.procedure.prepare(&self.core)?;
+            Ok(job.procedure.payload())
+        });
+        job.record.payload = prepared.unwrap_or_else(|failure| {
+            let class = job.procedure.class_name();
+            error!(id = job.record.id, class, failure, "a request could not be checked: it is refused");
+            Err(RpcError::do_not_retry(failure))
+        })?;
         if let Err(error) = self.write_record(&mut job.record) {
             let refusal = errors::from_error(&error);
             // It may have been written all the same. A later master would run what the client was told had failed.
@@ -162,19 +189,40 @@ impl Shared {
                 Some(Interrupt::Abort) if job.is_undoable(&self.core) => job.abort(&self.core),
                 _ => {}
             }
+            if job.is_set_aside() {
+                return Progress::SetAside;
+            }
             if job.failed.is_some() || job.has_run() {
                 break;
             }
             if job.procedure.held_until(&self.core, job.record.id).is_some() {
                 return Progress::Held;
             }
-            if let Err(error) = self.run_step(job) {
-                return Progress::Pause(error);
+            match contained(|| self.run_step(job)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Progress::Pause(error),
+                Err(failure) => self.set_aside(job, failure),
             }
         }
-        match self.finish(job) {
-            Ok(()) => Progress::Done,
-            Err(error) => Progress::Pause(error),
+        match contained(|| self.finish(job)) {
+            Ok(Ok(())) => Progress::Done,
+            Ok(Err(error)) => Progress::Pause(error),
+            Err(failure) => {
+                self.set_aside(job, failure);
+                Progress::SetAside
+            }
+        }
+    }
+
+    /// A procedure whose step, or undo, has failed in an assertion: it would fail again. Its record says so, so that a restart, or
+    /// the next master, leaves it alone.
+    fn set_aside(&self, job: &mut Job, failure: String) {
+        let (id, step) = (job.record.id, job.step_name());
+        error!(id, kind = job.record.kind, step, failure, "a procedure is set aside: abort it, or bypass it");
+        let why = format!("step '{step}': {failure}");
+        job.record.set_aside = Some(SetAside::new(why, self.core.now_ms()));
+        if let Err(error) = self.write_record(&mut job.record) {
+            warn!(id, %error, "that a procedure is set aside could not be recorded: a restart tries it once more");
         }
     }
 
@@ -237,7 +285,22 @@ impl Shared {
             self.wake.notify_all();
         }
         self.core.publish_names();
+        if job.record.keeps_result()
+            && let Err(error) = record::write_ended(&self.core, &job.ended(self.core.now_ms()))
+        {
+            warn!(id = job.record.id, %error, "the result of a procedure is not kept for the next master");
+        }
         record::remove(&self.core, job.record.id)
+    }
+
+    /// Removes files of results that are forgotten.
+    fn remove_forgotten(&self) {
+        let forgotten = std::mem::take(&mut self.state.lock().forgotten);
+        for id in forgotten {
+            if let Err(error) = record::remove_ended(&self.core, id) {
+                warn!(id, %error, "the result of a procedure stays until the next master starts");
+            }
+        }
     }
 
     fn write_record(&self, record: &mut Record) -> Result<()> {
@@ -271,15 +334,14 @@ impl Shared {
             let job = &mut state.paused[at];
             job.bypass();
             job.not_before_ns = 0;
-            self.wake.notify_one();
+            self.wake.notify_all();
             return true;
         }
-        let Some(at) = state.waiting.iter().position(|job| job.record.id == id) else { return false };
-        let mut job = state.waiting.remove(at).expect("the place was just found");
+        let Some(mut job) = state.waiting.take(|job| job.record.id == id) else { return false };
         job.bypass();
         if job.prepared && record::remove(&self.core, id).is_err() {
             // Taken up again with its locks, and ended then.
-            state.waiting.insert(at, job);
+            state.waiting.push_front(job);
             return true;
         }
         let outcome = job.failed.take().map_or(Ok(()), Err);

@@ -18,7 +18,7 @@ mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_cell::{Cell, CellType, Error, ROW_LEN_MAX, Result};
 use halcyon_contract::{
     QUOTA_SETTINGS_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSource, QuotaSubject,
     QuotaTable, QuotaView, exceed_throttle_cell, quota_table_name, quotas_to_value,
@@ -89,6 +89,7 @@ fn check_ready(core: &MasterState) -> Answer<()> {
 pub(crate) fn set(core: &MasterState, request: &pb::SetQuotaRequest) -> Answer<pb::SetQuotaResponse> {
     check_ready(core)?;
     let subject = merge::subject(request)?;
+    check_length(&subject)?;
     let changing = core.quotas.changing.lock();
     let table = read(core).map_err(|error| errors::from_error(&error))?;
     let old = table.quotas.get(&subject);
@@ -103,6 +104,18 @@ pub(crate) fn set(core: &MasterState, request: &pb::SetQuotaRequest) -> Answer<p
     }
     reload(core);
     Ok(pb::SetQuotaResponse {})
+}
+
+/// Names of a client become a row of `hbase:quota` and a column of it.
+fn check_length(subject: &QuotaSubject) -> Answer<()> {
+    let (row, qualifier) = (subject.row(), subject.qualifier());
+    let longest = row.len().max(qualifier.len());
+    if longest <= ROW_LEN_MAX {
+        return Ok(());
+    }
+    Err(RpcError::do_not_retry(format!(
+        "A quota is kept under the names of what it is for, and {longest} bytes are over {ROW_LEN_MAX}"
+    )))
 }
 
 /// A subject without quotas loses its row, or its column if others are in that row. What a table is said to use goes with

@@ -127,7 +127,7 @@ fn tasks(core: &MasterState, engine: &Engine) -> Vec<pb::ServerTask> {
     let since_ms = core.now_ms() - TASKS_KEPT_MS;
     let ended = engine.results().into_iter().filter(|(_, ended)| ended.finished_ms >= since_ms);
     let ended = ended.map(|(id, ended)| pb::ServerTask {
-        description: format!("{} {id}", what(ended.class_name)),
+        description: format!("{} {id}", what(&ended.class_name)),
         status: ended.outcome.as_ref().err().map(|error| error.message.clone()).unwrap_or_default(),
         state: if ended.outcome.is_ok() { TaskState::Complete as i32 } else { TaskState::Aborted as i32 },
         start_time: Some(ended.submitted_ms as u64),

@@ -22,8 +22,8 @@ use crate::hbck::{self, HbckReport, Problem};
 use crate::meta;
 use crate::placement::may_be_open;
 use crate::procedure::{
-    Engine, FixRegions, MergeRegions, RegionAction, Resource, ServerCrash, SetState, StateChange,
-    TransitRegion,
+    Engine, FixRegions, MergeRegions, ProcedureView, RegionAction, Resource, ServerCrash, SetState,
+    StateChange, TransitRegion,
 };
 use crate::state::{MasterState, RegionEntry, RegionState};
 
@@ -127,6 +127,8 @@ impl HbckService {
     fn set_region_states(&self, call: &Call, request: pb::SetRegionStateInMetaRequest) -> Answer<Outcome> {
         check_count(request.states.len())?;
         let mut changes = Vec::new();
+        let online = self.master.core.online_regions().map_err(|error| errors::from_error(&error))?;
+        let online: HashSet<RegionInfo> = online.into_iter().collect();
         for asked in request.states {
             let region = regions::find(&self.master.core, &asked.region_specifier)?;
             let state = asked.state();
@@ -137,12 +139,7 @@ impl HbckService {
                 )));
             }
             check_not_stuck(&self.master.engine, region.table())?;
-            let is_open = self
-                .master
-                .core
-                .online_regions()
-                .map_err(|error| errors::from_error(&error))?
-                .contains(&region);
+            let is_open = online.contains(&region);
             if is_open != (state == RegionState::Open) {
                 warn!(%region, is_open, state = state.as_str_name(), "hbck: the region server knows otherwise");
             }
@@ -330,7 +327,10 @@ impl Service for HbckService {
 fn check_not_stuck(engine: &Engine, table: &TableName) -> Answer<()> {
     let is_table = |resource: &Resource| *resource == Resource::Table(table.clone());
     let views = engine.views();
-    let mut stuck = views.iter().filter_map(|view| Some((view, view.trouble.as_ref()?)));
+    let why = |view: &ProcedureView| {
+        view.set_aside.clone().or_else(|| view.trouble.as_ref().map(ToString::to_string))
+    };
+    let mut stuck = views.iter().filter_map(|view| Some((view, why(view)?)));
     match stuck.find(|(view, _)| view.locks.iter().any(|lock| is_table(&lock.resource))) {
         Some((view, trouble)) => Err(RpcError::do_not_retry(format!(
             "Procedure {} ({}) has the lock of table {table}, bypass it first: {trouble}",

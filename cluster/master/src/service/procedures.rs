@@ -82,7 +82,7 @@ pub(super) fn view(view: &ProcedureView) -> pb::Procedure {
         owner: Some(view.owner.clone()),
         state: state as i32,
         last_update: view.updated_ms as u64,
-        exception: view.trouble.as_ref().map(|trouble| exception(&RpcError::io(trouble.to_string()))),
+        exception: why_not_on(view).map(|why| exception(&RpcError::io(why))),
         nonce_group: Some(view.nonce.0),
         nonce: Some(view.nonce.1),
         state_message: view.parameters.to_vec(),
@@ -90,6 +90,12 @@ pub(super) fn view(view: &ProcedureView) -> pb::Procedure {
         executed: Some(view.begun),
         ..Default::default()
     }
+}
+
+/// Why a procedure does not come on.
+fn why_not_on(view: &ProcedureView) -> Option<String> {
+    let set_aside = view.set_aside.as_ref().map(|why| format!("is set aside: {why}"));
+    set_aside.or_else(|| view.trouble.as_ref().map(ToString::to_string))
 }
 
 /// The locks of procedures that have begun, also of those that wait to repeat a step, and who waits for them.

@@ -78,6 +78,8 @@ pub enum ServerFault {
     Hangs,
     /// It does its work, and the answer is lost, once.
     AnswerLost,
+    /// An assertion fails.
+    Panics,
 }
 
 const META: &str = "1588230740";
@@ -131,6 +133,7 @@ impl FakeRegionServer {
                     return Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{method} fails")));
                 }
                 Some(ServerFault::Refuses) => return Err(Error::invalid(format!("{method} refuses"))),
+                Some(ServerFault::Panics) => panic!("{method} does not hold"),
                 Some(ServerFault::Hangs) => {}
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -306,6 +309,7 @@ impl RegionServerApi for FakeRegionServer {
     }
 
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        self.fault("region_info")?;
         let Some((region, table)) = self.online.lock().get(request.region.encoded_name()).cloned() else {
             return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
         };
@@ -467,8 +471,15 @@ impl SystemTables for FakeRegionServer {
     }
 
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
-        assert!(start_row.is_empty() && stop_row.is_empty(), "only whole scans are played");
-        self.scan_rows(META)
+        let mut rows = self.scan_rows(META)?;
+        if !start_row.is_empty() {
+            // Of one table.
+            let table = start_row.strip_suffix(b",,").expect("from the first region of a table");
+            assert_eq!(stop_row, [table, b" ,,"].concat());
+            let is_of_table = |row: &[u8]| row.starts_with(table) && row.get(table.len()) == Some(&b',');
+            rows.retain(|cells| is_of_table(cells[0].row()));
+        }
+        Ok(rows)
     }
 
     fn put_rows(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
@@ -857,7 +868,7 @@ impl Cluster {
         let dirs = self.env.fs.list(&all).unwrap();
         assert_eq!(dirs.len(), 1, "of this master: {dirs:?}");
         let names = dirs.into_iter().flat_map(|dir| of_master(dir.name)).map(|file| file.name);
-        names.filter(|name| name != "next").collect()
+        names.filter(|name| name != "next" && !name.ends_with(".ended")).collect()
     }
 }
 

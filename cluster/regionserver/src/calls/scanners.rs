@@ -476,8 +476,13 @@ mod tests {
         let mut count = 0;
         while count < most && !state.is_full(&opener, &LIMITS) {
             let id = begin + count as u64;
-            let entry =
-                Entry { opener, held_bytes: 0, next_call_seq: 0, has_connection: true, holding: Holding::Busy };
+            let entry = Entry {
+                opener,
+                held_bytes: 0,
+                next_call_seq: 0,
+                has_connection: true,
+                holding: Holding::Busy,
+            };
             state.insert(id, entry);
             count += 1;
         }

@@ -1,0 +1,141 @@
+//! Moves of many regions, as a decommission or the balancer asks for them: they begin in portions.
+//!
+//! A procedure for each region of a server at once would fill the queue: recoveries would stand behind moves that wait for them, and
+//! what does not fit would never move. So moves wait here, where nothing is refused and nothing is locked. A move that is not
+//! wanted any more when its turn comes is left out: the region has left the server by another way.
+//!
+//! They are in memory. After a restart regions leave a decommissioned server when the balancer runs, or when it is decommissioned
+//! again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_cell::Result;
+use halcyon_env::Mutex;
+use halcyon_schema::{RegionInfo, ServerName};
+use tracing::{info, warn};
+
+use crate::chore::{Chore, Pauses};
+use crate::placement::Place;
+use crate::procedure::{Engine, RegionAction, Submission, TransitRegion};
+use crate::state::MasterState;
+
+/// Moves that have begun and not ended, at most. Far less than the queue of procedures takes, and more than threads that run them.
+const UNDER_WAY_MAX: usize = 256;
+/// Between two looks whether some have ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A move to be begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    pub(crate) region: RegionInfo,
+    /// The server that it is to leave; `None`: wherever it is.
+    pub(crate) from: Option<ServerName>,
+    /// `None`: any other one.
+    pub(crate) to: Option<ServerName>,
+}
+
+/// The moves of a master. *Thread safety*: all methods from any thread.
+pub(crate) struct Moves {
+    shared: Arc<Shared>,
+    pauses: Arc<Pauses>,
+    chore: Chore,
+}
+
+struct Shared {
+    core: Arc<MasterState>,
+    engine: Arc<Engine>,
+    state: Mutex<State>,
+}
+
+/// *Invariants*: each region of `order` has a move, and no other has one.
+#[derive(Default)]
+struct State {
+    /// Encoded names, in the order in which they were asked for.
+    order: VecDeque<String>,
+    /// The newest that was asked for of each region.
+    waiting: HashMap<String, Move>,
+    under_way: Vec<u64>,
+}
+
+impl Moves {
+    pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Moves> {
+        let shared = Arc::new(Shared { core, engine, state: Mutex::default() });
+        let (pauses, working) = (Arc::new(Pauses::default()), shared.clone());
+        let pausing = pauses.clone();
+        let chore = Chore::start("master-moves", pauses.clone(), move || {
+            let mut is_idle = true;
+            while pausing.pause((!is_idle).then_some(PAUSE)) {
+                is_idle = working.begin_some();
+            }
+        })?;
+        Ok(Moves { shared, pauses, chore })
+    }
+
+    /// Has these regions moved. The first ones begin before this returns.
+    pub(crate) fn add(&self, moves: impl IntoIterator<Item = Move>) {
+        {
+            let state = &mut *self.shared.state.lock();
+            for one in moves {
+                let name = one.region.encoded_name().to_string();
+                if state.waiting.insert(name.clone(), one).is_none() {
+                    state.order.push_back(name);
+                }
+            }
+        }
+        if !self.shared.begin_some() {
+            self.pauses.wake();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.chore.stop();
+    }
+}
+
+impl Shared {
+    /// Begins as many as may be under way. True if there is nothing left to do.
+    fn begin_some(&self) -> bool {
+        let state = &mut *self.state.lock();
+        state.under_way.retain(|id| self.engine.class_of(*id).is_some());
+        while state.under_way.len() < UNDER_WAY_MAX {
+            let Some(name) = state.order.pop_front() else { break };
+            let one = state.waiting.remove(&name).expect("each region of the order has a move");
+            if !self.is_wanted(&one) {
+                continue;
+            }
+            match self.engine.enqueue(one.procedure(), Submission::default()) {
+                Ok(id) => state.under_way.push(id),
+                Err(_) if self.core.check_running().is_err() => return true,
+                Err(error) => {
+                    let left = state.order.len() + 1;
+                    warn!(region = %one.region, left, %error, "moves of regions begin later");
+                    state.waiting.insert(name.clone(), one);
+                    state.order.push_front(name);
+                    return false;
+                }
+            }
+        }
+        state.order.is_empty() && state.under_way.is_empty()
+    }
+
+    fn is_wanted(&self, one: &Move) -> bool {
+        let Some(from) = &one.from else { return true };
+        let place = self.core.place_of(&one.region);
+        let is_there = matches!(&place, Place::At(server) if server == from);
+        if !is_there {
+            info!(region = %one.region, %from, ?place, "a region does not move: it has left its server");
+        }
+        is_there
+    }
+}
+
+impl Move {
+    fn procedure(&self) -> Box<TransitRegion> {
+        Box::new(match &self.to {
+            Some(to) => TransitRegion::to(self.region.clone(), to.clone()),
+            None => TransitRegion::new(self.region.clone(), RegionAction::Move, false),
+        })
+    }
+}
