@@ -58,6 +58,8 @@ pub enum Command {
     /// Compare two clusters by the reads of real clients: record them, replay them, or send them to both at once.
     #[command(subcommand)]
     Shadow(Box<halcyon_shadow::ShadowCommand>),
+    /// Give up one WAL of a dead server that cannot be read, so that its regions open again.
+    SetWalAside(crate::wal_aside::SetWalAsideArgs),
     /// Talk to a cluster of Halcyon or HBase in HBase's shell syntax.
     Shell(halcyon_shell::ShellArgs),
     /// Become a program that ends with the process that started this one.

@@ -15,7 +15,7 @@ pub fn import(command: ImportCommand) -> Result<(), String> {
 }
 
 /// The file system of an address, and the path in it.
-fn open(address: &str, config: Option<&Path>) -> Result<(Arc<dyn FileSystem>, PathBuf), String> {
+pub fn open(address: &str, config: Option<&Path>) -> Result<(Arc<dyn FileSystem>, PathBuf), String> {
     let env = Env::read_only();
     if address.starts_with("hdfs:") {
         return open_hdfs(&env, address, config);

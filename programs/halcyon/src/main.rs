@@ -46,6 +46,7 @@ mod surroundings;
 mod systemd;
 mod traces;
 mod usage;
+mod wal_aside;
 mod without_effect;
 
 use std::io::{IsTerminal, Write};
@@ -134,6 +135,7 @@ fn main() -> ExitCode {
         Command::Shadow(command) => halcyon_shadow::shadow(*command).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
+        Command::SetWalAside(args) => wal_aside::run(&args).map_err(Failure::from),
         Command::Import(command) => import_files::import(command).map_err(Failure::from),
         Command::Check(args) => match crypto_settings::with_keys_of(Env::read_only(), args.config.as_deref())
         {
