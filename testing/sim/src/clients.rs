@@ -31,8 +31,6 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(400);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// One call in so many has a fault.
 const FAULT_ONE_IN: usize = 10;
-/// How long a client reads at a server that was declared dead: longer than a lease.
-const INSISTS_FOR: Duration = Duration::from_secs(8);
 /// Rows that are incremented and appended to, in each table.
 const COUNTERS: usize = 8;
 const PREFIXES: usize = 100;
@@ -52,7 +50,7 @@ impl World {
     pub(crate) fn begin_client(self: &Arc<World>, table: &TableName, operations: usize) {
         let number = {
             let mut state = self.lock();
-            if state.told.clients == CLIENTS_MAX {
+            if state.told.clients >= CLIENTS_MAX {
                 return;
             }
             state.told.clients += 1;
@@ -65,8 +63,8 @@ impl World {
         self.threads.start_process(&name, move || client.work(operations)).expect("there are threads");
     }
 
-    /// Starts a client that goes on reading a region at a server, wherever else the region may be by now.
-    pub(crate) fn begin_reader(self: &Arc<World>, server: &ServerName, region: &RegionInfo) {
+    /// Starts a client that goes on reading a region at a server for so long, wherever else the region may be by now.
+    pub(crate) fn begin_reader(self: &Arc<World>, server: &ServerName, region: &RegionInfo, time: Duration) {
         let number = {
             let mut state = self.lock();
             state.told.clients += 1;
@@ -76,7 +74,7 @@ impl World {
         let (world, table, place) = (self.clone(), region.table().clone(), (server.clone(), region.clone()));
         let reader = Client { world, caller, number, table, place: Some(place) };
         let name = format!("reader-{number}");
-        self.threads.start_process(&name, move || reader.insist()).expect("there are threads");
+        self.threads.start_process(&name, move || reader.insist(time)).expect("there are threads");
     }
 
     /// Where a row is.
@@ -128,10 +126,10 @@ impl Client {
         self.world.lock().told.clients -= 1;
     }
 
-    fn insist(mut self) {
+    fn insist(mut self, time: Duration) {
         let place = self.place.clone();
         let begun_ns = self.world.now_ns();
-        while self.world.now_ns() - begun_ns < INSISTS_FOR.as_nanos() as u64 {
+        while self.world.now_ns() - begun_ns < time.as_nanos() as u64 {
             self.place.clone_from(&place);
             self.read_region();
             self.world.delay(RETRY_PAUSE_MAX);

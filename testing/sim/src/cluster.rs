@@ -31,6 +31,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(120);
 const OPERATIONS_MAX: usize = 20;
 /// Clients end within this time after all is open.
 const CLIENTS_TIME: Duration = Duration::from_secs(60);
+/// How long a client reads at a server that was declared dead: longer than a lease.
+const INSISTS_FOR: Duration = Duration::from_secs(8);
 /// Of so many things that are done to the cluster one is followed by a wrong verdict about a server.
 const MISJUDGED_ONE_IN: usize = 60;
 const DATA_NODES: usize = 4;
@@ -252,7 +254,10 @@ impl Cluster {
     fn freeze_server(&self, server: &ServerName) {
         let mut state = self.world.lock();
         let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
-        state.servers.get_mut(server).expect("it lives").life = Life::Frozen;
+        let known = state.servers.get_mut(server).expect("it lives");
+        known.life = Life::Frozen;
+        let open = known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
+        let read = open.map(|open| open.info.clone()).next();
         if let Some(real) = state.real.get(server) {
             self.world.threads.freeze(real.process);
         }
@@ -261,6 +266,11 @@ impl Cluster {
             self.world.at(&mut state, SESSION, Event::Expire(server.clone()));
         }
         state.count("servers frozen");
+        drop(state);
+        // What comes while it is frozen is waiting when it thaws.
+        if let Some(region) = read.filter(|_| self.world.options.is_real) {
+            self.world.begin_reader(server, &region, time + SESSION);
+        }
     }
 
     fn thaw(&self, server: &ServerName) {
@@ -450,7 +460,7 @@ impl Cluster {
         if self.world.options.is_real {
             for region in regions {
                 self.world.begin_client(region.table(), OPERATIONS_MAX);
-                self.world.begin_reader(&server, &region);
+                self.world.begin_reader(&server, &region, INSISTS_FOR);
             }
         }
     }
