@@ -95,10 +95,9 @@ fn gets_all(peer: &Peer, table: &TableName) -> bool {
     let is_part = |listed: &[(TableName, Vec<_>)]| {
         listed.iter().any(|(name, families): &(TableName, Vec<_>)| name == table && !families.is_empty())
     };
-    peer.gets(table)
-        && !is_part(&peer.excluded_tables)
-        && !(is_part(peer.tables.as_deref().unwrap_or_default())
-            && !peer.namespaces.iter().any(|name| name == table.namespace()))
+    let is_whole_by_name = !is_part(peer.tables.as_deref().unwrap_or_default());
+    let is_whole_by_namespace = peer.namespaces.iter().any(|name| name == table.namespace());
+    peer.gets(table) && !is_part(&peer.excluded_tables) && (is_whole_by_name || is_whole_by_namespace)
 }
 
 /// Why other peers of both sides are disturbed by tables as they are now. Peers may have been added since the plan.
