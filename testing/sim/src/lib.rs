@@ -25,6 +25,7 @@ mod process_fs;
 mod rates;
 mod real;
 mod remote;
+mod removal;
 mod rows;
 mod server;
 mod server_fs;

@@ -1,21 +1,26 @@
 //! The files as the process of a master reaches them.
 //!
 //! Before and behind each call the turn may pass, so the process can be frozen or killed at either point. While there are faults some
-//! calls are refused, and of some changes the answer is lost. A change that a deposed master makes after its successor has
+//! calls are refused, and of some changes the answer is lost. Directories and files may be made late, and attempts of a removal may be
+//! carried out again later. A change that a deposed master makes after its successor has
 //! loaded what there is ends the simulation.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use halcyon_env::sim::SimThreads;
+use halcyon_env::sim::{SimFileSystem, SimThreads};
 use halcyon_env::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt};
 use halcyon_schema::layout;
 
+use crate::removal::Removal;
 use crate::world::World;
 
 /// One call in so many is disturbed.
 const DISTURBED_ONE_IN: usize = 400;
+/// A request that is late is carried out within this time.
+const LATE_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct ProcessFs {
     pub(crate) world: Arc<World>,
@@ -67,6 +72,28 @@ impl ProcessFs {
     }
 }
 
+impl ProcessFs {
+    /// A change that gets no answer, and is made later.
+    fn is_late(&self, change: impl FnOnce(&SimFileSystem) -> io::Result<()> + Send + 'static) -> bool {
+        let is_late = self.world.lock().fault(DISTURBED_ONE_IN);
+        if is_late {
+            self.world.change_late(LATE_MAX, Box::new(change));
+        }
+        is_late
+    }
+
+    /// A change of which an attempt before the one that is answered may be carried out once more, later.
+    fn again_later(
+        &self,
+        path: &Path,
+        change: impl Fn(&SimFileSystem) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        self.change(path, || change(&self.world.fs))?;
+        self.is_late(change);
+        Ok(())
+    }
+}
+
 pub(crate) fn no_answer(path: &Path) -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
@@ -76,6 +103,10 @@ pub(crate) fn no_answer(path: &Path) -> io::Error {
 
 impl FileSystem for ProcessFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let late = path.to_path_buf();
+        if self.is_late(move |fs| fs.create(&late).map(drop)) {
+            return Err(in_doubt(no_answer(path)));
+        }
         self.ask(path, || self.world.fs.create(path))
     }
 
@@ -120,10 +151,28 @@ impl FileSystem for ProcessFs {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.change(path, || self.world.fs.remove_dir_all(path))
+        let number = self.world.lock().next_id();
+        let removal = Removal::of(path, number);
+        self.ask(path, || self.world.fs.list(path).map(|_| ()))?;
+        self.change(path, || removal.make_own_dir(&self.world.fs))?;
+        let step = removal.clone();
+        if let Err(error) = self.again_later(path, move |fs| step.take_away(fs)) {
+            self.world.change_late(LATE_MAX, Box::new(move |fs| removal.remove(fs)));
+            return Err(error);
+        }
+        let step = removal.clone();
+        if self.again_later(path, move |fs| step.remove(fs)).is_err() {
+            // The client goes on trying beside its caller.
+            self.world.change_late(LATE_MAX, Box::new(move |fs| removal.remove(fs)));
+        }
+        Ok(())
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let late = path.to_path_buf();
+        if self.is_late(move |fs| fs.create_dir(&late)) {
+            return Err(in_doubt(no_answer(path)));
+        }
         self.change(path, || self.world.fs.create_dir(path))
     }
 

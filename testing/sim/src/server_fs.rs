@@ -17,6 +17,7 @@ use halcyon_env::{
 use halcyon_schema::{ServerName, layout};
 
 use crate::process_fs::no_answer;
+use crate::removal::Removal;
 use crate::world::World;
 
 /// One question or change in so many has a fault.
@@ -73,6 +74,19 @@ impl ServerFs {
         };
         SimThreads::step();
         result
+    }
+
+    /// A change of which an attempt before the one that is answered may be carried out once more, later.
+    fn again_later(
+        &self,
+        path: &Path,
+        change: impl Fn(&SimFileSystem) -> io::Result<()> + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        self.change(path, change.clone())?;
+        if self.world.lock().fault(DISTURBED_ONE_IN) {
+            self.world.change_late(LATE_MAX, Box::new(change));
+        }
+        Ok(())
     }
 
     fn written(&self, file: io::Result<Box<dyn WritableFile>>) -> io::Result<Box<dyn WritableFile>> {
@@ -142,8 +156,22 @@ impl FileSystem for ServerFs {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        let at = path.to_path_buf();
-        self.change(path, move |fs| fs.remove_dir_all(&at))
+        let number = self.world.lock().next_id();
+        let removal = Removal::of(path, number);
+        self.ask(path, |fs| fs.list(path).map(|_| ()))?;
+        let step = removal.clone();
+        self.change(path, move |fs| step.make_own_dir(fs))?;
+        let step = removal.clone();
+        if let Err(error) = self.again_later(path, move |fs| step.take_away(fs)) {
+            self.world.change_late(LATE_MAX, Box::new(move |fs| removal.remove(fs)));
+            return Err(error);
+        }
+        let step = removal.clone();
+        if self.again_later(path, move |fs| step.remove(fs)).is_err() {
+            // The client goes on trying beside its caller.
+            self.world.change_late(LATE_MAX, Box::new(move |fs| removal.remove(fs)));
+        }
+        Ok(())
     }
 
     /// A server that cannot open regions makes no directory for an opening.
