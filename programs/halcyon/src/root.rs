@@ -239,6 +239,10 @@ fn hadoop_conf_dir() -> Option<PathBuf> {
     std::env::var_os("HADOOP_CONF_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
+/// Behind the name of a server whose WALs are being split.
+#[cfg(any(feature = "hdfs", test))]
+const SPLITTING: &str = "-splitting";
+
 /// Where a file below the root is found once it was moved: a store file in the archive, also one of a table that a master
 /// was still making when the file was opened; a WAL in `oldWALs` or in the directory that is being split.
 #[cfg(any(feature = "hdfs", test))]
@@ -251,11 +255,15 @@ fn archived(root: &Path, file: &Path) -> Vec<PathBuf> {
     if let Ok(below) = file.strip_prefix(layout::tmp_dir(root)) {
         return vec![root.join(below), layout::archive_dir(root).join(below)];
     }
-    let name = file.file_name().unwrap_or_default();
-    if file.starts_with(layout::wals_dir(root)) {
-        vec![layout::old_wals_dir(root).join(name)]
-    } else {
-        Vec::new()
+    let (wals, name) = (layout::wals_dir(root), file.file_name().unwrap_or_default());
+    let Ok(below) = file.strip_prefix(&wals) else { return Vec::new() };
+    let archived = layout::old_wals_dir(root).join(name);
+    // Only the WALs of a server that ended have the longer name, and then it is the last one before the archive.
+    match below.parent().and_then(Path::file_name).and_then(|dir| dir.to_str()) {
+        Some(dir) if !dir.ends_with(SPLITTING) => {
+            vec![wals.join(format!("{dir}{SPLITTING}")).join(name), archived]
+        }
+        _ => vec![archived],
     }
 }
 
@@ -425,7 +433,11 @@ mod tests {
             found("/hbase/.tmp/data/n/t/r/f/1"),
             ["/hbase/data/n/t/r/f/1", "/hbase/archive/data/n/t/r/f/1"].map(PathBuf::from)
         );
-        assert_eq!(found("/hbase/WALs/h,1,1/log"), [PathBuf::from("/hbase/oldWALs/log")]);
+        assert_eq!(
+            found("/hbase/WALs/h,1,1/log"),
+            ["/hbase/WALs/h,1,1-splitting/log", "/hbase/oldWALs/log"].map(PathBuf::from)
+        );
+        assert_eq!(found("/hbase/WALs/h,1,1-splitting/log"), [PathBuf::from("/hbase/oldWALs/log")]);
         assert_eq!(found("/hbase/hbase.id"), [] as [PathBuf; 0]);
     }
 }
