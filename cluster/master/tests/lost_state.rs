@@ -44,7 +44,6 @@ fn a_table_without_a_state_is_enabled() {
     let request = pb::SetTableStateInMetaRequest {
         table_name: name("t").to_pb(),
         table_state: pb::TableState { state: State::Enabled as i32 },
-        ..Default::default()
     };
     let before: pb::GetTableStateResponse = answer(&c.hbck, "SetTableStateInMeta", &request).unwrap();
     assert_eq!(before.table_state.state(), State::Enabled);

@@ -199,7 +199,7 @@ fn mob_files_that_a_restore_brought_back_stay() {
     c.run("DisableTable", &disable("t")).unwrap();
     refers(&[]);
     until(&c, "t", &[]);
-    assert_eq!(archived(&c, "t"), [file.clone()]);
+    assert_eq!(archived(&c, "t"), std::slice::from_ref(&file));
 
     c.server.set_fault("list_store_files", Some(ServerFault::Fails));
     let id = c.submit("RestoreSnapshot", &restore("s", "t")).unwrap();
@@ -209,7 +209,7 @@ fn mob_files_that_a_restore_brought_back_stay() {
         std::thread::sleep(Duration::from_micros(100));
     }
     std::thread::sleep(20 * PERIOD); // many runs of the chore
-    assert_eq!(there(&c, "t"), [file.clone()], "the chore leaves it");
+    assert_eq!(there(&c, "t"), std::slice::from_ref(&file), "the chore leaves it");
     refers(&[&file]);
     c.server.set_fault("list_store_files", None);
     c.wait(id).unwrap();

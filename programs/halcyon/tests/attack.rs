@@ -102,6 +102,9 @@ async fn ask_honestly(
     }
 }
 
+/// Opens connections that stay open until they are dropped, and does harm with them.
+type Attack = fn(&Target) -> Vec<TcpStream>;
+
 /// What attacks need to know.
 #[derive(Clone)]
 struct Target {
@@ -248,7 +251,7 @@ async fn hostile_clients_take_little_from_the_others() {
     let (answered, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let asking = ask_honestly(target.rpc, region.clone(), Arc::clone(&answered), Arc::clone(&stop));
     let honest = tokio::spawn(asking);
-    let attacks: [(&str, fn(&Target) -> Vec<TcpStream>); 6] = [
+    let attacks: [(&str, Attack); 6] = [
         ("bombs", bombs),
         ("unfinished frames", unfinished_frames),
         ("unfinished sessions", unfinished_sessions),
