@@ -238,7 +238,7 @@ impl Sources {
         parts.push(MemoryPart { name: "answers-being-made", held: reserved, limit: None });
         for (name, read) in &self.parts {
             let (held, limit) = read();
-            parts.push(part(name, held, limit));
+            parts.push(part(*name, held, limit));
         }
         parts
     }
