@@ -312,12 +312,16 @@ impl RestoreSnapshot {
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.descriptor_sequence)?;
         let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
         let old = infos(&self.plan.old_regions)?;
-        self.meta_tried = true;
+        let was_tried = std::mem::replace(&mut self.meta_tried, true);
         let written = core.meta_put_together(|timestamp| {
             let gone = old.iter().map(|region| meta::delete_region(region, timestamp));
             let there = new.iter().flat_map(|region| meta::closed_region(region, timestamp));
             gone.chain(there).chain([meta::table_state(&self.table, state, timestamp)]).collect()
         });
+        if !was_tried && written.as_ref().is_err_and(|error| error.kind().is_permanent()) {
+            self.meta_tried = false; // it was refused, and nothing before it was written
+            return written;
+        }
         written.map_err(new_regions::in_doubt)?;
         let entry = TableEntry::closed(&descriptor, self.plan.descriptor_sequence, &new, state);
         core.tables.write().put(entry);

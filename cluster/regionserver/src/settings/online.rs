@@ -11,6 +11,7 @@
 //! | split policy, sizes, limits | at the next check |
 //! | thresholds of slow calls and large answers, flush period, compaction check period, wait for blocked flushes | at once |
 //! | lower mark of the memstores | at the next measurement |
+//! | whether damaged WALs are split | at the next split |
 
 use std::sync::{Arc, OnceLock};
 
@@ -76,6 +77,7 @@ fn with_changes(running: &RegionServerSettings, wanted: &RegionServerSettings) -
     next.compaction_check_period = wanted.compaction_check_period;
     next.blocking_files_wait = wanted.blocking_files_wait;
     next.memstore_low_share = wanted.memstore_low_share;
+    next.wal_split_skips_errors = wanted.wal_split_skips_errors;
     next
 }
 
