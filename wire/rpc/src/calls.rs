@@ -134,9 +134,8 @@ struct Asked {
     head: Bytes,
     /// Of a traced call.
     span: Option<Box<CallSpan>>,
-    /// Room for its cells, and for its decoded message, if they are large.
-    cells: Option<Charge>,
-    message: Option<Charge>,
+    /// Room for its decoded message and its cells, if they are large.
+    room: Option<Charge>,
 }
 
 impl Future for Waiting {
@@ -151,9 +150,9 @@ impl Future for Waiting {
         };
         let asked = &mut self.asked;
         let (head, span) = (std::mem::take(&mut asked.head), asked.span.take());
-        let (cells, message) = (asked.cells.take(), asked.message.take());
+        let room = asked.room.take();
         let Asked { call_id, class, received_ns, aside_ns, .. } = *asked;
-        let asked = Asked { call_id, class, received_ns, aside_ns, head, span, cells, message };
+        let asked = Asked { call_id, class, received_ns, aside_ns, head, span, room };
         Poll::Ready(Finished { asked, frame_bytes: self.frame_bytes, answer })
     }
 }

@@ -63,20 +63,34 @@ pub(crate) struct Within<'a> {
 struct Room {
     class: CallClass,
     used_bytes: usize,
+    /// Of the whole call: it grows, so that a call is never in its own way.
     charge: Option<Charge>,
+    /// Of it, what was there for the decoded message.
+    message_bytes: usize,
     /// What the call holds beside it while it waits.
     beside: usize,
 }
 
-/// Cells, and the room that is kept for them until the call is answered.
+/// Cells, and the room that is kept for the call until it is answered.
 pub(crate) struct Unpacked {
     pub cells: Vec<Cell>,
     pub charge: Option<Charge>,
 }
 
 impl Room {
-    fn new(class: CallClass) -> Room {
-        Room { class, used_bytes: 0, charge: None, beside: 0 }
+    /// `charge`: what the call has for its message.
+    fn new(class: CallClass, charge: Option<Charge>) -> Room {
+        let message_bytes = charge.as_ref().map_or(0, Charge::bytes);
+        Room { class, used_bytes: 0, charge, message_bytes, beside: 0 }
+    }
+
+    /// Nothing is unpacked yet.
+    fn emptied(self) -> Room {
+        let mut charge = self.charge;
+        if let Some(charge) = &mut charge {
+            charge.shrink(self.message_bytes);
+        }
+        Room::new(self.class, charge.filter(|charge| charge.bytes() > 0))
     }
 
     /// Room for as many bytes more; false if there is none.
@@ -88,10 +102,12 @@ impl Room {
         }
         let Within { shared, peer } = within;
         let settings = &shared.settings;
-        if self.used_bytes > settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max) {
+        if self.message_bytes + self.used_bytes
+            > settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max)
+        {
             return false; // a call that is alone is not without limit
         }
-        let missing = self.used_bytes - charged;
+        let missing = self.message_bytes + self.used_bytes - charged;
         match &mut self.charge {
             Some(charge) => charge.grow(settings.peer_share, missing),
             none => {
@@ -111,8 +127,15 @@ pub(crate) enum Here {
 }
 
 impl Packed {
-    pub fn new(codec: Codec, compressor: Option<Compressor>, block: Bytes, class: CallClass) -> Packed {
-        Packed { codec, compressor, block, room: Room::new(class), counted: None }
+    /// `charge`: what the call has for its message.
+    pub fn new(
+        codec: Codec,
+        compressor: Option<Compressor>,
+        block: Bytes,
+        class: CallClass,
+        charge: Option<Charge>,
+    ) -> Packed {
+        Packed { codec, compressor, block, room: Room::new(class, charge), counted: None }
     }
 
     /// Unpacks on an event loop, unless that is too much for one.
@@ -123,8 +146,7 @@ impl Packed {
         let raw = match self.raw(within, UNPACKED_HERE_BYTES_MAX) {
             Ok(raw) => raw,
             Err(Stopped::TooLong(_)) => {
-                let room = Room::new(self.room.class); // it begins anew
-                return Here::Later(Packed { room, ..self });
+                return Here::Later(Packed { room: self.room.emptied(), ..self }); // it begins anew
             }
             Err(stopped) => return Here::Done(Err(stopped)),
         };
@@ -141,6 +163,9 @@ impl Packed {
     /// The call waits now, with a frame of so many bytes.
     pub fn waits(&mut self, frame_bytes: usize) {
         self.room.beside = frame_bytes + CALL_BYTES;
+        if let Some(charge) = &mut self.room.charge {
+            charge.waits_beside(self.room.beside);
+        }
     }
 
     /// Unpacks whatever fits. *Takes long.*

@@ -106,6 +106,26 @@ async fn cells_keep_their_room_until_the_call_is_answered() {
     }
 }
 
+/// A batch had room for its message, then none for its cells beside its own message, and was refused on an idle server each
+/// time it was sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_replication_find_room_on_an_idle_server() {
+    let (server, _service) = start(limited(99 << 20)).await; // of a process with 1 GiB
+    let mut client = Client::open(&server).await;
+    // What others replicate in a call, and the largest that HBase sends by default.
+    for (call_id, (entries, value_bytes)) in (1..).zip([(12_000, 1), (25_000, 1), (25_000, 2_600)]) {
+        let mut block = CellBlock::new(Codec::KeyValue);
+        block.push(&Cell::put(b"row", b"f", b"q", 1, &vec![b'v'; value_bytes]));
+        let cells = block.into_bytes().repeat(entries);
+        for again in 0..2 {
+            client.send(&request(call_id * 2 + again, "Replicate", &[0x0a, 0].repeat(entries), &cells)).await;
+            assert_eq!(client.answer().await.message, entries.to_string().as_bytes(), "{value_bytes}");
+        }
+    }
+    assert_eq!(server.queues().snapshot(CallClass::Replication).refused, 0);
+    eventually("all room is given back", || server.queues().request_bytes() == 0).await;
+}
+
 #[tokio::test]
 async fn cells_of_a_method_without_cells_are_not_unpacked() {
     let (server, service) = start(RpcSettings::default()).await;

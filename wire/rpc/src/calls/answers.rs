@@ -12,8 +12,8 @@ const GIVEN_KEPT_MAX: usize = 32;
 
 impl Calls {
     pub(super) fn answer(&mut self, asked: Asked, mut answer: Result<Reply, RpcError>) {
-        let Asked { call_id, class, received_ns, aside_ns, head, mut span, cells, message } = asked;
-        drop((cells, message)); // the service has done with them
+        let Asked { call_id, class, received_ns, aside_ns, head, mut span, room } = asked;
+        drop(room); // the service has done with them
         if let Err(RpcError { dropped: Some(why), .. }) = answer {
             span.into_iter().for_each(|span| span.drop_call(why));
             return self.task.shared.queues.note_dropped(class, why);

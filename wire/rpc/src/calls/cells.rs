@@ -6,15 +6,23 @@ use bytes::Bytes;
 
 use super::Calls;
 use crate::peers::Peer;
+use crate::queues::Charge;
 use crate::shared::Shared;
 use crate::unpack::{Here, Packed, Unpacked, Within};
 use crate::{Call, CallClass, Outcome, ReplyFuture, RpcError, Terms};
 
 impl Calls {
     /// Unpacks the cell block of a call if it has one and may have one.
-    pub(super) fn unpack(&self, method: &str, class: CallClass, block: Bytes) -> Result<Here, RpcError> {
+    /// `charge` is the room for its message, which grows for the cells.
+    pub(super) fn unpack(
+        &self,
+        method: &str,
+        class: CallClass,
+        block: Bytes,
+        charge: Option<Charge>,
+    ) -> Result<Here, RpcError> {
         if block.is_empty() {
-            return Ok(Here::Done(Ok(Unpacked { cells: Vec::new(), charge: None })));
+            return Ok(Here::Done(Ok(Unpacked { cells: Vec::new(), charge })));
         }
         if !self.agreed.service.takes_cells(method) {
             return Err(RpcError::do_not_retry(format!("{method} takes no cell block")));
@@ -23,7 +31,7 @@ impl Calls {
             return Err(RpcError::do_not_retry("a cell block, but the connection named no codec"));
         };
         let within = Within { shared: &self.task.shared, peer: self.task.place.peer() };
-        Ok(Packed::new(codec, self.agreed.compressor, block, class).unpack_here(within))
+        Ok(Packed::new(codec, self.agreed.compressor, block, class, charge).unpack_here(within))
     }
 
     /// A call whose cells are unpacked beside the event loop, and then are the service's.

@@ -190,25 +190,18 @@ impl Calls {
         let block = std::mem::take(&mut request.cell_block);
         let mut call = self.call(request, class, timeout);
         call.is_traced = span.is_some();
-        let mut asked = Asked {
-            call_id,
-            class,
-            received_ns: self.received_ns,
-            aside_ns: 0,
-            head,
-            span,
-            cells: None,
-            message: None,
-        };
+        let mut asked =
+            Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head, span, room: None };
+        let mut room = None;
         if call.param.len() >= LONG_PARAM_BYTES {
             match self.charge_message(&call) {
-                Ok(charge) => asked.message = charge,
+                Ok(charge) => room = charge,
                 Err(NoMemory) => return self.refuse_full(call_id, class, asked.span),
             }
         }
-        let outcome = match self.unpack(&call.method, class, block) {
+        let outcome = match self.unpack(&call.method, class, block, room) {
             Ok(Here::Done(Ok(unpacked))) => {
-                asked.cells = unpacked.charge;
+                asked.room = unpacked.charge;
                 call.cells = unpacked.cells;
                 catch_unwind(AssertUnwindSafe(|| self.agreed.service.call(call)))
             }

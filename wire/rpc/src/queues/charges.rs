@@ -16,6 +16,8 @@ pub(crate) struct Charge {
     bytes: usize,
     /// Bytes that the call it is for holds already while it waits.
     beside: usize,
+    /// It was more than its class may hold and was let in because nothing else was there: the rest of it is, too.
+    was_alone: bool,
 }
 
 impl QueueLimits {
@@ -42,8 +44,8 @@ impl Queues {
         let max = self.limits.arriving_bytes_max();
         let (all_before, own_before) =
             (all.fetch_add(bytes, Ordering::Relaxed), own.fetch_add(bytes, Ordering::Relaxed));
-        let charge =
-            Charge { queues: Arc::clone(self), peer: Arc::clone(peer), class: None, bytes, beside: 0 };
+        let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
+        let charge = Charge { queues, peer, class: None, bytes, beside: 0, was_alone: false };
         // Taken back by the drop.
         is_fair(max, all_before, own_before, bytes, share).then_some(charge)
     }
@@ -71,7 +73,7 @@ impl Queues {
         beside: usize,
     ) -> Option<Charge> {
         let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
-        let mut charge = Charge { queues, peer, class: Some(class), bytes: 0, beside };
+        let mut charge = Charge { queues, peer, class: Some(class), bytes: 0, beside, was_alone: false };
         charge.grow(share, bytes).then_some(charge)
     }
 
@@ -91,7 +93,8 @@ fn is_fair(max: usize, all_before: usize, own_before: usize, bytes: usize, share
 }
 
 impl Charge {
-    /// As many bytes more; false, with nothing changed, if there is no room for them.
+    /// As many bytes more; false, with nothing changed, if there is no room for them. What a call needs later is judged
+    /// as if it had been asked for at once, so a call that nothing else is beside never stands in its own way.
     pub fn grow(&mut self, share: f64, bytes: usize) -> bool {
         let queues = &self.queues;
         let class = self.class.expect("only the charge of a class grows");
@@ -100,15 +103,29 @@ impl Charge {
         let all_before = all.fetch_add(bytes, Ordering::Relaxed);
         let own_before = own.fetch_add(bytes, Ordering::Relaxed);
         let of_class = queues.limits.class_bytes_max(class);
-        let is_alone = others_before <= self.beside;
+        let is_alone = self.was_alone || others_before <= self.beside;
         let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= of_class;
         let fits = is_alone || is_first || is_fair(of_class, all_before, own_before, bytes, share);
         if fits {
             self.bytes += bytes;
+            self.was_alone = is_alone && self.bytes > of_class;
         } else {
             give_back(all, own, bytes);
         }
         fits
+    }
+
+    /// Gives back all but `bytes`.
+    pub fn shrink(&mut self, bytes: usize) {
+        let class = self.class.expect("only the charge of a class shrinks").index();
+        let rest = self.bytes.checked_sub(bytes).expect("less is left than there was");
+        give_back(&self.queues.held[class].bytes, &self.peer.class_bytes[class], rest);
+        self.bytes = bytes;
+    }
+
+    /// The call it is for waits now, and is counted with as many bytes for itself.
+    pub fn waits_beside(&mut self, bytes: usize) {
+        self.beside = bytes;
     }
 
     pub fn bytes(&self) -> usize {
@@ -181,6 +198,24 @@ mod tests {
             assert!(!queues.is_crowded_by_requests());
         }
         assert_eq!(hostile.arriving_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    /// A batch of replication had room for its message and then none for its cells, each time it was sent again.
+    #[test]
+    fn a_call_that_is_alone_may_grow() {
+        let queues = Queues::new(QueueLimits::new(2, 1600));
+        let (one, other) = (peer(), peer());
+        let mut call = queues.charge(CallClass::Replication, &one, 0.5, 90).expect("the first");
+        assert!(call.grow(0.5, 10), "all of its class");
+        assert!(call.grow(0.5, 900), "and more, as nothing else is there");
+        let meta = queues.charge(CallClass::Meta, &other, 0.5, 10).expect("within its share");
+        assert!(call.grow(0.5, 100), "what has begun alone is not stopped half-way");
+        assert!(queues.charge(CallClass::Replication, &other, 0.5, 1).is_none());
+        call.shrink(90);
+        assert_eq!((call.bytes(), queues.request_bytes()), (90, 100), "what it does not need is given back");
+        drop((call, meta));
+        assert_eq!(queues.request_bytes(), 0);
+        assert_eq!(one.class_bytes[CallClass::Replication.index()].load(Ordering::Relaxed), 0);
     }
 
     #[test]

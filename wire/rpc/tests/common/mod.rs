@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 pub const CLUSTER_ID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
-/// Methods: `Echo` (message and cells come back), `Later` and `ScanLater` (after `release`, unless nobody waits then), `Big` (a value of the length in
+/// Methods: `Echo` (message and cells come back), `Replicate` (the number of cells comes back), `Later` and `ScanLater` (after `release`, unless nobody waits then), `Big` (a value of the length in
 /// the parameter), `Fail`, `Panic`, `LaterPanic`.
 pub struct TestService {
     pub release: Arc<Semaphore>,
@@ -74,11 +74,20 @@ impl Service for TestService {
     /// A method `Scan...` is a scan; all others change something. `PanicEarly` fails here, outside of any call.
     fn class(&self, head: &CallHead<'_>) -> CallClass {
         assert_ne!(head.method, "PanicEarly", "as asked, early");
-        if head.method.starts_with("Scan") { CallClass::Scan } else { CallClass::Write }
+        match head.method {
+            "Replicate" => CallClass::Replication,
+            method if method.starts_with("Scan") => CallClass::Scan,
+            _ => CallClass::Write,
+        }
+    }
+
+    /// Each two bytes of a batch of `Replicate` are an entry of a log.
+    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
+        if head.method == "Replicate" { head.param.len() / 2 * size_of::<pb::WalEntry>() } else { 0 }
     }
 
     fn takes_cells(&self, method: &str) -> bool {
-        matches!(method, "Echo" | "Later" | "ScanLater")
+        matches!(method, "Echo" | "Later" | "ScanLater" | "Replicate")
     }
 
     fn call(&self, call: Call) -> Outcome {
@@ -89,6 +98,7 @@ impl Service for TestService {
                 let tags = Tags::One(call.param.len() as u64);
                 Outcome::Ready(Ok(Reply { tags, ..echo(&call) }))
             }
+            "Replicate" => Outcome::Ready(Ok(Reply::encoded(Bytes::from(call.cells.len().to_string())))),
             "Later" | "ScanLater" => {
                 let (release, finished) = (Arc::clone(&self.release), Arc::clone(&self.finished));
                 let (terms, clock) = (call.terms(), SystemClock::new());
