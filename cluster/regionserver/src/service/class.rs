@@ -11,7 +11,6 @@
 //! HBase takes a Multi with a single mutation for a write (`RWQueueRpcExecutor.isWriteRequest`). Here a few writes
 //! among many gets wait where gets wait; what they may take of memory is not decided by the class.
 
-use halcyon_proto::pb;
 use halcyon_rpc::{CallClass, CallHead};
 
 /// A Multi is a write if it has a mutation for every so many actions.
@@ -83,24 +82,6 @@ fn multi(param: &[u8]) -> CallClass {
     if writes * ACTIONS_PER_WRITE >= actions { CallClass::Write } else { CallClass::Read }
 }
 
-/// What the message of a call becomes when it is decoded, in bytes, if that is much more than its own: an action of a Multi
-/// or an entry of a WAL may have no bytes to speak of. 0 of other calls.
-pub(super) fn decoded_bytes(head: &CallHead<'_>) -> usize {
-    let first = |(field, value)| match value {
-        Value::Bytes(bytes) if field == 1 => Some(bytes),
-        Value::Bytes(_) | Value::Number => None,
-    };
-    let firsts = Fields(head.param).filter_map(first);
-    match head.method {
-        "Multi" => firsts.fold(0, |bytes, region_action| {
-            let actions = Fields(region_action).filter(|(field, _)| *field == 3).count();
-            bytes + size_of::<pb::RegionAction>() + actions * size_of::<pb::Action>()
-        }),
-        "ReplicateWALEntry" => firsts.count() * size_of::<pb::WalEntry>(),
-        _ => 0,
-    }
-}
-
 /// Names of the regions that a call names, as it names them; of a scan that goes on, none.
 pub(super) fn regions_of<'a>(method: &str, param: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let is_multi = method == "Multi";
@@ -122,10 +103,10 @@ pub(super) fn regions_of<'a>(method: &str, param: &'a [u8]) -> impl Iterator<Ite
 }
 
 /// Fields of a message in order, until the bytes end or make no sense. A last field of bytes may be cut off.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 #[derive(PartialEq, Eq)]
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
     Number,
 }
@@ -176,6 +157,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use halcyon_proto::pb;
     use prost::Message;
 
     use super::*;
@@ -187,18 +169,6 @@ mod tests {
             class_of(&CallHead { method, priority, param: &param[..end] });
         }
         class_of(&CallHead { method, priority, param: &param })
-    }
-
-    /// Two bytes for each region action, and two for each action in it.
-    #[test]
-    fn a_message_of_empty_actions_is_seen_for_what_it_becomes() {
-        let bytes = |method, param: &[u8]| decoded_bytes(&CallHead { method, priority: 0, param });
-        let empty = [0x0a, 0].repeat(1_000);
-        assert_eq!(bytes("Multi", &empty), 1_000 * size_of::<pb::RegionAction>());
-        let actions = [&[0x0a, 100][..], &[0x1a, 0].repeat(50)].concat();
-        assert_eq!(bytes("Multi", &actions), size_of::<pb::RegionAction>() + 50 * size_of::<pb::Action>());
-        assert_eq!(bytes("ReplicateWALEntry", &empty), 1_000 * size_of::<pb::WalEntry>());
-        assert_eq!(bytes("Get", &empty), 0);
     }
 
     fn specifier(name: &'static str) -> pb::RegionSpecifier {

@@ -10,6 +10,7 @@ mod admin;
 mod arriving;
 mod bulk_load;
 mod class;
+mod decoded;
 mod exec_service;
 mod get;
 mod hosted;
@@ -107,7 +108,7 @@ impl Service for ClientService {
     }
 
     fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
-        class::decoded_bytes(head)
+        decoded::decoded_bytes(head)
     }
 
     fn call(&self, call: Call) -> Outcome {

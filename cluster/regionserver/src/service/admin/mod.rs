@@ -17,7 +17,7 @@ use halcyon_rpc::{
 };
 use halcyon_schema::RegionInfo;
 
-use super::{Waits, class, decode, ready};
+use super::{Waits, decode, decoded, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::remote::{Orders, RemoteMaster};
@@ -97,7 +97,7 @@ impl Service for AdminService {
     }
 
     fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
-        class::decoded_bytes(head)
+        decoded::decoded_bytes(head)
     }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {
