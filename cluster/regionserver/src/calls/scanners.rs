@@ -6,8 +6,8 @@
 //! has closed already.
 //!
 //! A scanner outlives the connection that used it last, as its client may come back with another one. Until then it holds
-//! nothing but its read point. When there is no room for another scanner, those go first that have no connection. Checked
-//! against `RSRpcServices` (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//! nothing but its read point. When a peer may have no other scanner, those of it go first that have no connection, and those
+//! of all when there is no room for anybody. Checked against `RSRpcServices` (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
 //!
 //! An idle scanner, or one whose call is queued, holds no memory of flushed memstores. It releases its view, and takes a new
 //! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
@@ -77,10 +77,55 @@ pub(crate) struct ScannerLimits {
 
 /// Who has opened a scanner. Another connection may use it later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Opener {
+pub(crate) struct Opener {
     connection: u64,
     /// `None`: of this process.
     peer: Option<IpAddr>,
+}
+
+impl Opener {
+    pub(crate) fn of(connection: &Connection) -> Opener {
+        Opener { connection: connection.id, peer: connection.address }
+    }
+}
+
+/// Number of open scanners by the connections and peers that opened them.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCounts {
+    all: usize,
+    by_connection: HashMap<Opener, usize>,
+    by_peer: HashMap<Option<IpAddr>, usize>,
+}
+
+impl OpenCounts {
+    /// Whether one more would be too many for the connection that asks for it.
+    pub(crate) fn is_full(&self, opener: &Opener, limits: &ScannerLimits) -> bool {
+        let of_peer = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
+        let of_connection = self.of(opener);
+        let peer_max = fair_max(limits.open_count_max, self.all - of_peer, limits.peer_share);
+        of_connection >= fair_max(peer_max, of_peer - of_connection, limits.peer_share)
+    }
+
+    pub(crate) fn add(&mut self, opener: Opener) {
+        self.all += 1;
+        *self.by_connection.entry(opener).or_default() += 1;
+        *self.by_peer.entry(opener.peer).or_default() += 1;
+    }
+
+    pub(crate) fn sub(&mut self, opener: Opener) {
+        self.all -= 1;
+        count_off(&mut self.by_connection, opener);
+        count_off(&mut self.by_peer, opener.peer);
+    }
+
+    /// Of a connection.
+    pub(crate) fn of(&self, opener: &Opener) -> usize {
+        self.by_connection.get(opener).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn all(&self) -> usize {
+        self.all
+    }
 }
 
 /// See the head of the file.
@@ -95,9 +140,9 @@ pub(crate) struct Scanners {
 #[derive(Default)]
 struct State {
     open: HashMap<u64, Entry>,
-    /// Number of `open` by the connections and peers that opened them.
-    by_connection: HashMap<Opener, usize>,
-    by_peer: HashMap<Option<IpAddr>, usize>,
+    counts: OpenCounts,
+    /// Number of `open` without a connection, by the peers that opened them.
+    unconnected: HashMap<Option<IpAddr>, usize>,
     /// Call sequence number at which a scanner was closed.
     closed: HashMap<u64, u64>,
     /// When to forget closed ids, oldest first.
@@ -105,31 +150,31 @@ struct State {
 }
 
 impl State {
-    /// Whether one more would be too many for the connection that asks for it.
-    fn is_full(&self, opener: &Opener, limits: &ScannerLimits) -> bool {
-        let of_peer = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
-        let of_connection = self.by_connection.get(opener).copied().unwrap_or(0);
-        let peer_max = fair_max(limits.open_count_max, self.open.len() - of_peer, limits.peer_share);
-        of_connection >= fair_max(peer_max, of_peer - of_connection, limits.peer_share)
-    }
-
     fn insert(&mut self, id: u64, entry: Entry) {
-        *self.by_connection.entry(entry.opener).or_default() += 1;
-        *self.by_peer.entry(entry.opener.peer).or_default() += 1;
+        self.counts.add(entry.opener);
         self.open.insert(id, entry);
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
-        count_off(&mut self.by_connection, entry.opener);
-        count_off(&mut self.by_peer, entry.opener.peer);
+        self.counts.sub(entry.opener);
+        if !entry.has_connection {
+            count_off(&mut self.unconnected, entry.opener.peer);
+        }
         Some(entry)
     }
 
-    /// Takes out those whose connection is gone: their clients may never come back.
-    fn remove_unconnected(&mut self) -> Vec<Entry> {
-        let ids: Vec<u64> =
-            self.open.iter().filter(|(_, entry)| !entry.has_connection).map(|(&id, _)| id).collect();
+    /// Takes out those whose connection is gone, as their clients may never come back: those that this peer has opened, and
+    /// those of all if there are as many scanners as there may be. Costs nothing where there are none.
+    fn remove_unconnected(&mut self, peer: Option<IpAddr>, limits: &ScannerLimits) -> Vec<Entry> {
+        let of_all = self.open.len() >= limits.open_count_max;
+        let are_there =
+            if of_all { !self.unconnected.is_empty() } else { self.unconnected.contains_key(&peer) };
+        if !are_there {
+            return Vec::new();
+        }
+        let goes = |entry: &Entry| !entry.has_connection && (of_all || entry.opener.peer == peer);
+        let ids: Vec<u64> = self.open.iter().filter(|(_, entry)| goes(entry)).map(|(&id, _)| id).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
@@ -220,14 +265,14 @@ impl Scanners {
         scanner: Box<OpenScanner>,
     ) -> Result<(), RpcError> {
         let expires_ns = self.expires_ns();
-        let opener = Opener { connection: scanner.connection.id, peer: scanner.connection.address };
+        let opener = Opener::of(&scanner.connection);
         let mut state = self.state.lock();
         let mut dropped = Vec::new();
-        if state.is_full(&opener, &self.limits) {
-            dropped = state.remove_unconnected();
+        if state.counts.is_full(&opener, &self.limits) {
+            dropped = state.remove_unconnected(opener.peer, &self.limits);
         }
-        if state.is_full(&opener, &self.limits) {
-            let (all, own) = (state.open.len(), state.by_connection.get(&opener).copied().unwrap_or(0));
+        if state.counts.is_full(&opener, &self.limits) {
+            let (all, own) = (state.counts.all(), state.counts.of(&opener));
             drop(state);
             return Err(RpcError::region_too_busy(format!(
                 "{all} scanners are open, {own} of them by this connection, which may have no more now \
@@ -285,7 +330,10 @@ impl Scanners {
                     entry.holding = Holding::Idle { scanner, expires_ns };
                     return Ok(Claim::Renewed);
                 }
-                entry.has_connection = true;
+                if !entry.has_connection {
+                    entry.has_connection = true;
+                    count_off(&mut state.unconnected, entry.opener.peer);
+                }
                 Ok(Claim::Owned(scanner))
             }
         }
@@ -375,12 +423,16 @@ impl Scanners {
     pub(crate) fn connection_closed(&self, connection: &Connection) {
         let mut let_go = Vec::new();
         let mut state = self.state.lock();
-        for entry in state.open.values_mut() {
+        let State { open, unconnected, .. } = &mut *state;
+        for entry in open.values_mut() {
             if let Holding::Idle { scanner, .. } = &mut entry.holding
                 && scanner.connection.id == connection.id
             {
                 let_go.push(scanner.scanner.let_go());
-                (entry.held_bytes, entry.has_connection) = (0, false);
+                entry.held_bytes = 0;
+                if std::mem::replace(&mut entry.has_connection, false) {
+                    *unconnected.entry(entry.opener.peer).or_default() += 1;
+                }
             }
         }
         drop(state);
@@ -474,7 +526,7 @@ mod tests {
     /// Opens as many as it gets, or `most`, with ids from `begin` on.
     fn open(state: &mut State, opener: Opener, begin: u64, most: usize) -> usize {
         let mut count = 0;
-        while count < most && !state.is_full(&opener, &LIMITS) {
+        while count < most && !state.counts.is_full(&opener, &LIMITS) {
             let id = begin + count as u64;
             let entry = Entry {
                 opener,
@@ -505,6 +557,27 @@ mod tests {
         for id in 0..3_000 {
             state.remove(id);
         }
-        assert!(state.open.is_empty() && state.by_connection.is_empty() && state.by_peer.is_empty());
+        assert!(state.open.is_empty() && state.counts.all() == 0);
+        assert!(state.counts.by_connection.is_empty() && state.counts.by_peer.is_empty());
+    }
+
+    /// One that asked for more than it may have ended scanners of others, who were only coming back with another connection.
+    #[test]
+    fn who_has_all_that_it_may_have_ends_no_scanner_of_another() {
+        let mut state = State::default();
+        let (one, other) = (opener(1, 1), opener(2, 2));
+        open(&mut state, one, 0, 10);
+        open(&mut state, other, 100, 10);
+        assert!(state.remove_unconnected(one.peer, &LIMITS).is_empty());
+        for id in [3, 4, 100, 101, 102] {
+            let entry = state.open.get_mut(&id).unwrap();
+            entry.has_connection = false;
+            *state.unconnected.entry(entry.opener.peer).or_default() += 1;
+        }
+        assert_eq!(state.remove_unconnected(one.peer, &LIMITS).len(), 2, "its own");
+        assert!(state.remove_unconnected(one.peer, &LIMITS).is_empty());
+        let full = ScannerLimits { open_count_max: 18, ..LIMITS };
+        assert_eq!(state.remove_unconnected(one.peer, &full).len(), 3, "all, as nobody gets one");
+        assert!(state.unconnected.is_empty());
     }
 }
