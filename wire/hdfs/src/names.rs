@@ -94,12 +94,14 @@ pub(crate) fn remove_dir(cluster: &Arc<Cluster>, path: &Path, own: &str) -> io::
         let text = format!("{} cannot be removed: it is no directory of its own", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
-    let own = path.with_file_name(format!(".{}.{own}.removed", last.to_string_lossy()));
+    // Not made of the directory's name: that may be as long as a name can be. It is kept below.
+    let own = path.with_file_name(format!(".{own}.removed"));
     let own_name = text(&own)?;
     match make_dir(cluster, &own_name) {
         Ok(()) => {}
-        // Nothing can be made below this parent, but things can be removed.
-        Err(failure) if failure.kind() == io::ErrorKind::QuotaExceeded => {
+        // Nothing can be made below this parent, whatever the reason, but things can be removed.
+        Err(Failure::Refused(error)) => {
+            tracing::debug!("{own_name} is not made: {error}; {name} is removed where it is");
             return remove_all(cluster, &name).map_err(|failure| remove_failed(cluster, path, failure));
         }
         Err(failure) => {
