@@ -70,7 +70,7 @@ pub(crate) struct Differing {
 
 impl Differing {
     /// `None`: both sides show the same, but for cells that expire about now.
-    fn of(place: RowOf, here: Vec<Cell>, there: Vec<Cell>) -> Option<Differing> {
+    pub(crate) fn of(place: RowOf, here: Vec<Cell>, there: Vec<Cell>) -> Option<Differing> {
         let one = Differing { place, here, there };
         let (here, there) = one.sums();
         (here != there).then_some(one)
