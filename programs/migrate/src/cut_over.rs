@@ -82,20 +82,27 @@ pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(),
     migration.enter(if way == Way::Forth { Phase::CuttingOver } else { Phase::GoingBack })?;
     println!("{}: writes stop; if this run dies now, run the same command again, or --abort", from.name);
     let began = Instant::now();
-    match timed_pause(migration, way, &last, began).await {
-        Ok(compared) => {
-            let took = began.elapsed();
-            migration.enter(if way == Way::Forth { Phase::CutOver } else { Phase::Back })?;
-            println!(
-                "cut over: writes were stopped for {} ms{}; {compared} rows were compared meanwhile, differences 0",
-                took.as_millis(),
-                if began_before { ", and before by a run that did not end" } else { "" }
-            );
-        }
+    let paused = timed_pause(migration, way, &last, began).await;
+    let took = began.elapsed();
+    // What cannot be noted has not happened: the next run would go on from before.
+    let noted = paused.and_then(|compared| {
+        migration.enter(if way == Way::Forth { Phase::CutOver } else { Phase::Back })?;
+        Ok(compared)
+    });
+    match noted {
+        Ok(compared) => println!(
+            "cut over: writes were stopped for {} ms{}; {compared} rows were compared meanwhile, differences 0",
+            took.as_millis(),
+            if began_before { ", and before by a run that did not end" } else { "" }
+        ),
         Err(error) => {
-            let undone = undo(migration, way).await;
-            undone.map_err(|more| {
+            let opened = from.reopen_for_writes(&migration.tables()).await;
+            opened.map_err(|more| {
                 format!("{error}. The {} may refuse writes, because {more}: --abort", from.name)
+            })?;
+            enter_undone(migration, way).map_err(|more| {
+                let name = from.name;
+                format!("{error}. The {name} takes writes again, which could not be noted ({more}): --abort")
             })?;
             return Err(format!("{error}. The {} takes writes again; nothing was moved", from.name));
         }
@@ -114,6 +121,10 @@ pub(crate) async fn complete(migration: &Arc<Migration>, way: Way) -> Result<(),
 pub(crate) async fn undo(migration: &Migration, way: Way) -> Result<(), String> {
     let (from, _) = migration.pair(way);
     from.reopen_for_writes(&migration.tables()).await?;
+    enter_undone(migration, way)
+}
+
+fn enter_undone(migration: &Migration, way: Way) -> Result<(), String> {
     migration.enter(if way == Way::Forth { Phase::Ready } else { Phase::CutOver })
 }
 

@@ -119,7 +119,10 @@ async fn run(args: MigrateArgs, env: Env) -> Result<(), String> {
     let mut stop = StopSignals::watch()?;
     tokio::select! {
         done = steps(&migration) => done,
-        name = stop.next() => interrupted(&migration, name).await,
+        name = stop.next() => {
+            let leaving = interrupted(&migration, name);
+            unless_again(leaving, stop.next(), |again| left_as_it_is(&migration, again)).await
+        }
     }
 }
 
@@ -299,21 +302,44 @@ async fn follow(migration: &Migration) -> Result<(), String> {
 
 /// Leaves the sides so that clients can work.
 async fn interrupted(migration: &Migration, signal: &str) -> Result<(), String> {
-    migration.save()?;
+    let saved = migration.save();
     let way = match migration.phase() {
         Phase::CuttingOver => Some(Way::Forth),
         Phase::GoingBack => Some(Way::Back),
         _ => None,
     };
     if let Some(way) = way {
-        println!("{signal}: the cut over is undone");
+        println!("{signal}: the cut over is undone; another signal ends this run at once");
         cut_over::undo(migration, way).await?;
     }
+    saved?; // not before the tables are open: there may be no room for the file
     let path = migration.file.path().display();
     Err(format!(
         "stopped by {signal}: {}. Run again with --state {path} to resume, or with --abort to give up",
         migration.phase().text()
     ))
+}
+
+/// What a signal has begun, unless another one comes before it is done: tables may be waited for without an end.
+async fn unless_again(
+    leaving: impl Future<Output = Result<(), String>>,
+    again: impl Future<Output = &'static str>,
+    left: impl FnOnce(&str) -> String,
+) -> Result<(), String> {
+    tokio::select! {
+        biased;
+        done = leaving => done,
+        signal = again => Err(left(signal)),
+    }
+}
+
+fn left_as_it_is(migration: &Migration, signal: &str) -> String {
+    let path = migration.file.path().display();
+    format!(
+        "stopped by {signal} before all was put back: {}. Run again with --state {path} --abort, which opens the tables and gives \
+         up, or without --abort to resume",
+        migration.phase().text()
+    )
 }
 
 /// SIGTERM and SIGINT.
@@ -341,10 +367,9 @@ impl Migration {
         self.state.lock().phase
     }
 
-    /// Notes that a phase has begun.
+    /// Notes that a phase has begun. After an error it has not.
     fn enter(&self, phase: Phase) -> Result<(), String> {
-        self.state.lock().phase = phase;
-        self.save()
+        self.file.enter(&self.state, phase)
     }
 
     fn save(&self) -> Result<(), String> {
@@ -412,5 +437,22 @@ impl Migration {
     /// A row for a person.
     fn show(&self, place: &RowOf) -> String {
         format!("{} '{}'", self.table(place.table), place.row.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    /// Signals were not looked at any more while tables were opened again, which waits without limit. Only SIGKILL ended it.
+    #[tokio::test]
+    async fn a_second_signal_ends_what_the_first_one_began() {
+        let left = |signal: &str| format!("left by {signal}");
+        let ended = unless_again(pending(), ready("SIGINT"), left).await;
+        assert_eq!(ended.unwrap_err(), "left by SIGINT");
+        let done = unless_again(ready(Err("stopped".to_string())), pending(), left).await;
+        assert_eq!(done.unwrap_err(), "stopped");
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use halcyon_env::Env;
 use halcyon_schema::TableName;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// How far a migration is. Each phase can be begun again.
@@ -191,6 +192,16 @@ impl StateFile {
         saved.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
+    /// Notes that a phase has begun. If that cannot be saved the state keeps the phase before, as the file does.
+    pub(crate) fn enter(&self, state: &Mutex<State>, phase: Phase) -> Result<(), String> {
+        let (before, next) = {
+            let mut state = state.lock();
+            let before = std::mem::replace(&mut state.phase, phase);
+            (before, state.clone())
+        };
+        self.save(&next).inspect_err(|_| state.lock().phase = before)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -262,6 +273,22 @@ mod tests {
         assert!(file.load().unwrap_err().contains("format 9"));
         env.local.replace(&path, b"{}").unwrap();
         assert!(file.load().unwrap_err().contains("--state"));
+        env.local.remove_dir_all(&dir).unwrap();
+    }
+    /// A cut over that could not be saved was one for the rest of the run, which left the tables closed for writes.
+    #[test]
+    fn a_phase_that_cannot_be_saved_has_not_begun() {
+        let dir = std::env::temp_dir().join(format!("halcyon-migrate-phase-{}", std::process::id()));
+        let env = Env::real();
+        env.local.create_dir_all(&dir).unwrap();
+        let file = StateFile::open(&env, &dir.join("m.json")).unwrap();
+        let state = Mutex::new(State { phase: Phase::CuttingOver, ..state() });
+        env.local.remove_dir_all(&dir).unwrap();
+        assert!(file.enter(&state, Phase::CutOver).unwrap_err().contains("m.json"));
+        assert_eq!(state.lock().phase, Phase::CuttingOver);
+        env.local.create_dir_all(&dir).unwrap();
+        file.enter(&state, Phase::Ready).unwrap();
+        assert_eq!(file.load().unwrap().unwrap().phase, Phase::Ready);
         env.local.remove_dir_all(&dir).unwrap();
     }
 }
