@@ -34,7 +34,8 @@ pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(
 }
 
 /// Every table of a root directory that has a descriptor, with the descriptor's sequence. One that cannot be read is named in the log,
-/// and its table is left out: the others have nothing to do with it.
+/// and its table is left out: the others have nothing to do with it. But not one of the system's: those are made again where they are
+/// missing.
 pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDescriptor, u32)>> {
     let mut tables = BTreeMap::new();
     let data = layout::data_dir(root);
@@ -43,7 +44,7 @@ pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDesc
             let Ok(name) = TableName::new(namespace.name.as_bytes(), table.name.as_bytes()) else { continue };
             match read(env, root, &name) {
                 Ok(found) => drop(found.map(|found| tables.insert(name, found))),
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                Err(error) if error.kind() == ErrorKind::Corrupt && !name.is_system() => {
                     warn!(table = %name, %error, "the descriptor of a table cannot be read: the table is left out");
                 }
                 Err(error) => return Err(error),

@@ -490,6 +490,17 @@ impl MasterState {
         for _ in 0..WAITS_MAX {
             let (now, last) = (self.now_ms(), self.meta_timestamp_ms.load(Ordering::SeqCst));
             if now > last {
+    /// What meta says of the tables of a namespace other than `default`.
+    pub(crate) fn meta_rows_of_namespace(&self, namespace: &str) -> Result<MetaContent> {
+        let (start, stop) = (format!("{namespace}:,,"), format!("{namespace};,,"));
+        let at = self.meta_server();
+        let rows = self.cluster.system_tables.meta_scan(&at, start.as_bytes(), stop.as_bytes())?;
+        let mut content = meta::read(&rows);
+        content.regions.retain(|(region, _)| region.table().namespace() == namespace);
+        content.states.retain(|table, _| table.namespace() == namespace);
+        Ok(content)
+    }
+
                 let taken =
                     self.meta_timestamp_ms.compare_exchange(last, now, Ordering::SeqCst, Ordering::SeqCst);
                 if taken.is_ok() {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::common::*;
-use halcyon_cell::{Cell, CellType};
+use halcyon_cell::{Cell, CellType, ErrorKind};
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
@@ -102,6 +102,54 @@ fn a_table_without_a_descriptor_keeps_its_files_and_its_name() {
     let c = start(&sim, 3);
     assert_eq!(c.state("t"), Some(State::Enabled));
     c.check();
+}
+
+/// The table is not listed, but its files are there, and a namespace's directory goes without an archive.
+#[test]
+fn a_namespace_with_a_table_that_cannot_be_read_stays() {
+    let sim = SimFileSystem::new();
+    let c = start(&sim, 1);
+    let request = pb::CreateNamespaceRequest { namespace_descriptor: namespace("n"), ..Default::default() };
+    c.run("CreateNamespace", &request).unwrap();
+    c.run("CreateTable", &create(&table("n:t", &["f"]), &["m"])).unwrap();
+    c.run("FlushTable", &flush("n:t")).unwrap();
+    let region = c.regions("n:t").remove(0);
+    drop(c);
+    let (fs, table_dir) = (sim.env().fs, layout::table_dir(Path::new(ROOT), &name("n:t")));
+    let desc_dir = table_dir.join(layout::TABLE_DESC);
+    let file = desc_dir.join(&fs.list(&desc_dir).unwrap()[0].name);
+    let saved = fs.read(&file).unwrap();
+    fs.replace(&file, b"PBUF\xff\xff").unwrap();
+
+    let c = start(&sim, 2);
+    assert_eq!(c.state("n:t"), None);
+    let request = pb::DeleteNamespaceRequest { namespace_name: "n".to_string(), ..Default::default() };
+    let error = c.run("DeleteNamespace", &request).unwrap_err();
+    assert!(error.message.contains("data/n/t"), "{error}");
+    let aside = Path::new(ROOT).join("aside");
+    fs.rename(&table_dir, &aside).unwrap();
+    let error = c.run("DeleteNamespace", &request).unwrap_err();
+    assert!(error.message.contains("rows of table n:t"), "{error}");
+    fs.rename(&aside, &table_dir).unwrap();
+    fs.replace(&file, &saved).unwrap();
+    drop(c);
+
+    let c = start(&sim, 3);
+    assert_eq!(c.state("n:t"), Some(State::Enabled));
+    assert_eq!(c.server.files(&region).len(), 1);
+    c.check();
+}
+
+/// A new one would be made in its place, with a region that overlaps with that of the old one, and the namespaces would be lost.
+#[test]
+fn the_table_of_namespaces_is_not_made_again_where_it_cannot_be_read() {
+    let sim = SimFileSystem::new();
+    drop(start(&sim, 1));
+    let (fs, desc_dir) = (sim.env().fs, layout::table_desc_dir(Path::new(ROOT), &name("hbase:namespace")));
+    let file = desc_dir.join(&fs.list(&desc_dir).unwrap()[0].name);
+    fs.replace(&file, b"PBUF\xff\xff").unwrap();
+    let error = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 #[test]

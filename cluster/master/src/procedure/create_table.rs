@@ -153,6 +153,7 @@ impl CreateTable {
 
     fn write_meta(&mut self, core: &MasterState) -> Result<()> {
         self.regions.iter().try_for_each(RegionInfo::check_name)?;
+        check_namespace(core, self.table())?;
         write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling)
     }
 

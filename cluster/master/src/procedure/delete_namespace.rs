@@ -1,6 +1,6 @@
 //! Deletes an empty namespace.
 
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_contract::QuotaSubject;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
@@ -8,10 +8,11 @@ use halcyon_schema::layout;
 
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, step};
 use crate::archive::remove_dir;
-use crate::errors;
+use crate::descriptors::list;
 use crate::namespaces::{self, is_reserved};
-use crate::quotas;
+use crate::placement::soon;
 use crate::state::MasterState;
+use crate::{errors, quotas};
 
 pub(super) const KIND: &str = "delete_namespace";
 
@@ -57,7 +58,10 @@ impl Procedure for DeleteNamespace {
                 self.name
             )));
         }
-        Ok(())
+        match left(core, &self.name).map_err(|error| errors::from_error(&error))? {
+            None => Ok(()),
+            Some(left) => Err(errors::constraint(left)),
+        }
     }
 
     fn payload(&self) -> Vec<u8> {
@@ -80,6 +84,33 @@ impl HasSteps for DeleteNamespace {
 impl DeleteNamespace {
     /// What is left in it belongs to no table: those are gone, and their files are in the archive.
     fn remove_dir(&mut self, core: &MasterState) -> Result<()> {
+        if let Some(left) = left(core, &self.name)? {
+            return Err(Error::invalid(left));
+        }
         remove_dir(&*core.env.fs, &layout::namespace_dir(&core.root, &self.name))
     }
+}
+
+/// What is left of tables in the namespace that the master does not know: of one whose descriptor cannot be read, or of a creation that
+/// has not come so far. Its files are not archived when the namespace goes.
+fn left(core: &MasterState, namespace: &str) -> Result<Option<String>> {
+    let (fs, dir) = (&*core.env.fs, layout::namespace_dir(&core.root, namespace));
+    for table in list(fs, &dir)?.into_iter().filter(|entry| entry.is_dir && !entry.name.starts_with('.')) {
+        let table_dir = dir.join(table.name);
+        let is_left = |name: &str| name == layout::TABLE_DESC || !name.starts_with('.');
+        if list(fs, &table_dir)?.iter().any(|entry| entry.is_dir && is_left(&entry.name)) {
+            return Ok(Some(format!(
+                "Only empty namespaces can be removed. The directory of namespace {namespace} has that of a table which is not known: \
+                 {}. Repair its descriptor, or move it away",
+                table_dir.display()
+            )));
+        }
+    }
+    let content = soon(&*core.env.clock, || core.meta_rows_of_namespace(namespace))?;
+    let mut tables = content.regions.iter().map(|(region, _)| region.table()).chain(content.states.keys());
+    Ok(tables.next().map(|table| {
+        format!(
+            "Only empty namespaces can be removed. hbase:meta has rows of table {table}, which is not known"
+        )
+    }))
 }

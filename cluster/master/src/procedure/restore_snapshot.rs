@@ -308,6 +308,7 @@ fn with_tracker(table: TableDescriptor, tracker: &str) -> TableDescriptor {
 impl RestoreSnapshot {
     /// The new regions in the place of the old ones. Both are in one write, so that a crash leaves the one or the other.
     fn write_meta(&mut self, core: &MasterState) -> Result<()> {
+        check_namespace(core, &self.table)?;
         let (descriptor, new) = (self.descriptor()?, self.new_regions()?);
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.descriptor_sequence)?;
         let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };

@@ -473,10 +473,13 @@ impl SystemTables for FakeRegionServer {
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
         let mut rows = self.scan_rows(META)?;
         if !start_row.is_empty() {
-            // Of one table.
+            // Of one table, or of one namespace.
             let table = start_row.strip_suffix(b",,").expect("from the first region of a table");
-            assert_eq!(stop_row, [table, b" ,,"].concat());
-            let is_of_table = |row: &[u8]| row.starts_with(table) && row.get(table.len()) == Some(&b',');
+            let namespace = table.strip_suffix(b":");
+            assert_eq!(stop_row, namespace.map_or([table, b" ,,"].concat(), |it| [it, b";,,"].concat()));
+            let is_of_table = |row: &[u8]| {
+                row.starts_with(table) && (namespace.is_some() || row.get(table.len()) == Some(&b','))
+            };
             rows.retain(|cells| is_of_table(cells[0].row()));
         }
         Ok(rows)
