@@ -89,7 +89,7 @@ pub(crate) fn split(
     let (wals_count, next) = (wanted.len(), AtomicUsize::new(0));
     let (cluster, members, dir) = (cluster.clone(), Arc::clone(members), dir.to_path_buf());
     let bytes = parallel::for_each(threads, wanted, move |name| {
-        let split = split_one(&cluster, &dir, &name, next.fetch_add(1, Ordering::Relaxed));
+        let split = split_one(&cluster, &members, &dir, &name, next.fetch_add(1, Ordering::Relaxed));
         let wal = dir.join(&name);
         match &split {
             Ok(_) => members.forget_unsplit(&wal),
@@ -140,11 +140,18 @@ fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Has one WAL split by some live server, and archives it; its length. `turn` chooses the first that is asked.
-fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> Result<u64> {
+fn split_one(
+    cluster: &ClusterServices,
+    members: &Members,
+    dir: &Path,
+    name: &str,
+    turn: usize,
+) -> Result<u64> {
     let root = &cluster.wals.root;
     let wal = dir.join(name);
     let below = wal.strip_prefix(root).map_err(|_| Error::invalid(format!("{} is no WAL", wal.display())))?;
-    let online = cluster.servers.online();
+    // One that writes its WALs elsewhere finds none of the others', and HBase's takes that for a WAL that was split.
+    let online = members.ready(cluster);
     let mut last = Error::new(ErrorKind::Busy, "there is no region server to split WALs");
     for at in 0..online.len() {
         let server = &online[(turn + at) % online.len()];

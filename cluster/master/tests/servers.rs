@@ -63,6 +63,10 @@ struct State {
     refusing: BTreeSet<ServerName>,
     /// Servers that look for WALs elsewhere than the master.
     elsewhere: BTreeSet<ServerName>,
+    /// WALs that no server can read.
+    damaged: BTreeSet<String>,
+    /// Orders to split a WAL that fail in an assertion.
+    assertions: usize,
     /// For how long dead servers go on answering reads.
     leases: BTreeMap<ServerName, Duration>,
     /// Servers whose znodes were taken, in order.
@@ -268,7 +272,18 @@ impl RegionServerApi for Server {
         if state.elsewhere.contains(&self.name) {
             return Ok(SplitWal::NotFound);
         }
-        state.split.push(wal.file_name().unwrap().to_string_lossy().into_owned());
+        let own = layout::wals_dir(Path::new(ROOT)).join(self.name.to_string());
+        assert!(self.all.env.fs.exists(&own).unwrap(), "{} is not ready, and is to split a WAL", self.name);
+        let name = wal.file_name().unwrap().to_string_lossy().into_owned();
+        if state.damaged.contains(&name) {
+            return Err(Error::corrupt(format!("{name} is damaged")));
+        }
+        if state.assertions > 0 {
+            state.assertions -= 1;
+            drop(state);
+            panic!("the splitting does not hold");
+        }
+        state.split.push(name);
         Ok(SplitWal::Done)
     }
 }

@@ -57,6 +57,11 @@ fn a_server_gets_no_regions_before_the_master_sees_its_wals() {
     c.servers.env.fs.remove_dir_all(&wals_of(&name(2))).unwrap();
     c.create(&KEYS);
     assert_eq!(c.servers.regions_at(&name(2)), 0);
+    // Nor is it asked to split the WALs of others: one of HBase would say that it has, of a WAL that it does not see.
+    c.die(&name(0));
+    c.settles("t", 9);
+    c.quiet();
+    assert_eq!(c.servers.regions_at(&name(2)), 0);
     // It was only slow to make it.
     c.servers.env.fs.create_dir_all(&wals_of(&name(2))).unwrap();
     std::thread::sleep(Duration::from_millis(30)); // it is not looked for all the time
