@@ -34,11 +34,20 @@ impl TableDescriptor {
     /// Invalid with the first value that cannot be stored or obeyed at all. To clients a DoNotRetryIOException of this
     /// message, also where the sanity checks are turned off.
     pub fn check_supported(&self) -> Result<()> {
+        self.check_supported_but(numbers::problem(self))
+    }
+
+    /// As [`TableDescriptor::check_supported`] of a table that is `old` so far. Numbers that it has already are no error.
+    pub fn check_supported_change(&self, old: &TableDescriptor) -> Result<()> {
+        self.check_supported_but(numbers::problem_of_change(old, self))
+    }
+
+    fn check_supported_but(&self, problem: Option<String>) -> Result<()> {
         self.families().iter().try_for_each(check_storable)?;
         if self.region_replication() > REPLICAS_MAX {
             return Err(Error::invalid(format!("Region Replication cannot exceed {REPLICAS_MAX}.")));
         }
-        if let Some(problem) = numbers::problem(self) {
+        if let Some(problem) = problem {
             return Err(Error::invalid(problem));
         }
         match self.unsupported().first() {

@@ -14,13 +14,15 @@ enum Range {
 }
 
 const BYTES: Range = Range::Whole(0, i64::MAX);
+/// HBase takes what is not above 0 for "off", or for 0.
+const BYTES_OR_OFF: Range = Range::Whole(i64::MIN, i64::MAX);
 const COUNT: Range = Range::Whole(0, i32::MAX as i64);
 /// HBase takes part of them as ints.
 const INT_BYTES: Range = Range::Whole(1, i32::MAX as i64);
 const TIMES: Range = Range::Real(0.0, 1e9);
 
 const NUMBERS: &[(&str, Range)] = &[
-    ("hbase.hregion.majorcompaction", BYTES),
+    ("hbase.hregion.majorcompaction", BYTES_OR_OFF),
     ("hbase.hregion.majorcompaction.jitter", Range::Real(0.0, 1.0)),
     ("hbase.hregion.memstore.block.multiplier", Range::Whole(1, i32::MAX as i64)),
     ("hbase.hregion.percolumnfamilyflush.size.lower.bound", BYTES),
@@ -37,8 +39,8 @@ const NUMBERS: &[(&str, Range)] = &[
     ("hbase.hstore.compaction.ratio", TIMES),
     ("hbase.hstore.compaction.ratio.offpeak", TIMES),
     ("hbase.hstore.compactionThreshold", COUNT),
-    ("hbase.hstore.time.to.purge.deletes", BYTES),
-    ("hbase.increasing.policy.initial.size", BYTES),
+    ("hbase.hstore.time.to.purge.deletes", BYTES_OR_OFF),
+    ("hbase.increasing.policy.initial.size", BYTES_OR_OFF),
     ("hbase.mob.compactions.max.file.size", BYTES),
     ("hbase.store.stripe.compaction.maxFiles", COUNT),
     ("hbase.store.stripe.compaction.minFiles", COUNT),
@@ -65,27 +67,56 @@ impl Range {
                 (!is_good).then(|| format!("is not a whole number from {from} to {to}"))
             }
             Range::Real(from, to) => {
-                let is_good = text.parse().is_ok_and(|number| (from..=to).contains(&number));
+                let is_good = real(text).is_some_and(|number| (from..=to).contains(&number));
                 (!is_good).then(|| format!("is not a number from {from} to {to}"))
             }
         }
     }
 }
 
+/// As Java's `Float.parseFloat`: one letter for the type may follow. HBase's own defaults have it (`1.2F`).
+fn real(text: &str) -> Option<f64> {
+    text.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(text).parse().ok()
+}
+
+/// As [`problem`], but of what stands in `old` in the same way nobody is told: it is in use.
+pub(crate) fn problem_of_change(old: &TableDescriptor, new: &TableDescriptor) -> Option<String> {
+    find(new, |name, family, text| {
+        let before = match family {
+            None => texts(old.attribute(name.as_bytes()), old.configuration().get(name)),
+            Some(family) => old.family(family.name()).map_or_else(Vec::new, |family| {
+                texts(family.attribute(name.as_bytes()), family.configuration().get(name))
+            }),
+        };
+        before.iter().all(|before| before != text)
+    })
+}
+
 /// What is wrong with the first number that a table, or one of its families, sets for itself and that nobody can act on.
 pub(crate) fn problem(table: &TableDescriptor) -> Option<String> {
+    find(table, |_, _, _| true)
+}
+
+/// The first problem among the numbers that `is_asked` is true of.
+fn find(
+    table: &TableDescriptor,
+    is_asked: impl Fn(&str, Option<&FamilyDescriptor>, &str) -> bool,
+) -> Option<String> {
     NUMBERS.iter().find_map(|(name, range)| {
-        let problem = |text: &str, whose: &str| {
-            let text = text.trim();
-            Some(format!("{name} of {whose}: '{}' {}", text.escape_debug(), range.problem(text)?))
+        let problem = |text: &String, family: Option<&FamilyDescriptor>| {
+            let found = range.problem(text.trim())?;
+            let whose = match family {
+                None => format!("table {}", table.name()),
+                Some(family) => format!("column family {}", family.name_str()),
+            };
+            let told = || format!("{name} of {whose}: '{}' {found}", text.trim().escape_debug());
+            is_asked(name, family, text).then(told)
         };
         let of_table = texts(table.attribute(name.as_bytes()), table.configuration().get(*name));
-        let of_table =
-            of_table.into_iter().find_map(|text| problem(&text, &format!("table {}", table.name())));
+        let of_table = of_table.iter().find_map(|text| problem(text, None));
         let of_family = |family: &FamilyDescriptor| {
-            let whose = format!("column family {}", family.name_str());
             let texts = texts(family.attribute(name.as_bytes()), family.configuration().get(*name));
-            texts.into_iter().find_map(|text| problem(&text, &whose))
+            texts.iter().find_map(|text| problem(text, Some(family)))
         };
         of_table.or_else(|| table.families().iter().find_map(of_family))
     })
@@ -119,8 +150,26 @@ mod tests {
     #[test]
     fn numbers_that_nobody_can_act_on_are_found_wherever_they_stand() {
         for (name, _) in NUMBERS {
-            for value in ["NaN", "inf", "-Infinity", "-1", "1e400", "99999999999999999999", "", "many", "1\0"]
-            {
+            let may_be_off = [
+                "hbase.hregion.majorcompaction",
+                "hbase.hstore.time.to.purge.deletes",
+                "hbase.increasing.policy.initial.size",
+            ];
+            let is_off = |value: &str| may_be_off.contains(name) && value == "-1";
+            let values = [
+                "NaN",
+                "inf",
+                "-Infinity",
+                "-1",
+                "1e400",
+                "99999999999999999999",
+                "",
+                "many",
+                "1\0",
+                "f",
+                "1FF",
+            ];
+            for value in values.into_iter().filter(|value| !is_off(value)) {
                 for table in with(name, value) {
                     let found = problem(&table);
                     assert!(
@@ -142,7 +191,30 @@ mod tests {
         );
         let [_, _, _, table] = with("hbase.hstore.compaction.min", "0x4");
         assert_eq!(problem(&table), None);
+        for value in ["1.2F", "5.0f", "1D", " .5d "] {
+            for table in with("hbase.hstore.compaction.ratio", value) {
+                assert_eq!(problem(&table), None, "{value}");
+            }
+        }
+        for table in with("hbase.hregion.majorcompaction", "-1") {
+            assert_eq!(problem(&table), None);
+        }
+        let [table, ..] = with("hbase.hstore.compaction.min", "1F");
+        assert!(problem(&table).is_some(), "Java reads no such int");
         let [table, ..] = with("some.other.number", "NaN");
         assert_eq!(problem(&table), None);
+    }
+    #[test]
+    fn a_change_is_told_only_of_what_it_changes() {
+        let name = "hbase.hstore.compaction.ratio";
+        for (old, changed) in with(name, "many").into_iter().zip(with(name, "few")) {
+            let other = old.clone().with("hbase.hstore.blockingStoreFiles", "20");
+            assert_eq!(problem_of_change(&old, &other), None);
+            assert!(problem_of_change(&old, &changed).is_some());
+            assert!(problem_of_change(&changed, &old).is_some());
+            let [plain, ..] = with("some.other.number", "1");
+            assert!(problem_of_change(&plain, &old).is_some());
+            assert_eq!(problem_of_change(&old, &plain), None);
+        }
     }
 }

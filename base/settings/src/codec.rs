@@ -27,7 +27,15 @@ fn is_finite(text: &str) -> bool {
 
 /// What counts as a number for a type. One too large for a `f64` becomes infinity.
 fn number<T: FromStr + Display>(text: &str) -> Option<T> {
-    text.parse().ok().filter(|value: &T| is_finite(&value.to_string()))
+    let is_real = || T::from_str("0.5").is_ok();
+    let value =
+        text.parse().ok().or_else(|| if is_real() { without_suffix(text)?.parse().ok() } else { None });
+    value.filter(|value: &T| is_finite(&value.to_string()))
+}
+
+/// Java lets one letter for its type follow a real number, and HBase's own defaults have it (`1.2F`).
+fn without_suffix(text: &str) -> Option<&str> {
+    text.strip_suffix(['f', 'F', 'd', 'D'])
 }
 
 impl<T: FromStr + Display> Codec<T> for Number {
@@ -99,6 +107,7 @@ pub struct Share;
 
 impl Codec<f64> for Share {
     fn parse(text: &str) -> Option<f64> {
+        let text = without_suffix(text).unwrap_or(text);
         text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
     }
 

@@ -319,6 +319,16 @@ impl MasterState {
     /// off.
     pub(crate) fn check_descriptor(&self, descriptor: &TableDescriptor) -> Result<()> {
         descriptor.check_supported()?;
+        self.check_wise(descriptor)
+    }
+
+    /// As [`MasterState::check_descriptor`], for a table that is `old` so far: numbers that it has already are no error.
+    pub(crate) fn check_change(&self, old: &TableDescriptor, descriptor: &TableDescriptor) -> Result<()> {
+        descriptor.check_supported_change(old)?;
+        self.check_wise(descriptor)
+    }
+
+    fn check_wise(&self, descriptor: &TableDescriptor) -> Result<()> {
         let wanted = self.settings.sanity_checks && descriptor.wants_sanity_checks();
         self.settings.coprocessors.check(descriptor, wanted)?;
         let checked = descriptor.check_sanity();

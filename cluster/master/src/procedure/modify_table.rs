@@ -108,8 +108,11 @@ impl Procedure for ModifyTable {
         }
         trackers::check_modified_table(old, &new, entry.state == TableState::Disabled)?;
         trackers::check_migrated(&entry, &new)?;
-        core.check_descriptor(&new).map_err(|error| errors::from_error(&error))?;
-        check_count(entry.regions.len(), &new)?;
+        core.check_change(old, &new).map_err(|error| errors::from_error(&error))?;
+        // A table that has grown over the limit by splits can be altered all the same.
+        if new.region_replication() > old.region_replication() {
+            check_count(entry.regions.len(), &new)?;
+        }
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;
         }

@@ -114,7 +114,7 @@ impl ModifyTracker {
         sequence: &mut u32,
     ) -> std::result::Result<Option<Stage>, RpcError> {
         trackers::check_modified_table(table, &next, false)?;
-        core.check_descriptor(&next).map_err(|error| errors::from_error(&error))?;
+        core.check_change(table, &next).map_err(|error| errors::from_error(&error))?;
         *sequence += 1;
         let stage = Stage { schema: next.to_pb(), sequence: *sequence };
         *table = next;
