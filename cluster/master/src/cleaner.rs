@@ -132,9 +132,26 @@ impl Shared {
         if !self.core.switches.lock().get(Switch::CleanerChore) {
             return Ok(false);
         }
-        let (core, settings) = (&self.core, &self.core.settings);
         let mut seen = self.seen.lock();
-        let mut pass = Pass { now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
+        let now_ns = self.core.env.clock.monotonic_ns();
+        let mut pass = Pass { now_ns, before: &seen, after: HashMap::new() };
+        let cleaned = self.clean(&mut pass);
+        let after = pass.after;
+        match &cleaned {
+            Ok(_) => *seen = after,
+            // What was not looked at goes on ageing, and so does what was seen for the first time.
+            Err(_) => seen.extend(after),
+        }
+        let deleted = cleaned?;
+        if deleted > 0 {
+            info!(deleted, "archived store files and old logs are deleted");
+        }
+        Ok(true)
+    }
+
+    /// The number of files deleted.
+    fn clean(&self, pass: &mut Pass<'_>) -> Result<usize> {
+        let (core, settings) = (&self.core, &self.core.settings);
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
         let mut wanted = snapshot::named_files(core)?;
         wanted.extend(backup::needed_files(core)?);
@@ -156,14 +173,9 @@ impl Shared {
         let regions = archived_regions(core)?;
         wanted.extend(peers::needed_hfiles(core, &regions)?);
         for region in regions {
-            deleted += self.clean_region(&mut pass, &region, &wanted)?;
+            deleted += self.clean_region(pass, &region, &wanted)?;
         }
-        let after = pass.after;
-        *seen = after;
-        if deleted > 0 {
-            info!(deleted, "archived store files and old logs are deleted");
-        }
-        Ok(true)
+        Ok(deleted)
     }
 
     /// Cleans the archive of one region; a directory that stayed empty goes if its region is gone, too.
@@ -196,7 +208,7 @@ impl Shared {
                 } else if !wanted.contains(&file.name)
                     && !linked.contains(&*file.name)
                     && pass.is_old(Place::Root, &path, keep)
-                    && !mob_files.is_referred_to(&self.core, &file.name)?
+                    && !mob_files.is_referred_to(&self.core, &file.name)
                 {
                     let count = pass.delete_if_old(&*self.core.env.fs, Place::Root, &path, keep)?;
                     (deleted, left) = (deleted + count, left - count);

@@ -74,7 +74,15 @@ fn files_of_regions_that_are_gone_are_compared_with_references() {
     refs.add(&name("t"), &referred);
     *c.server.mob_refs.lock() = Some(refs);
     until(&c, "t", &[&own, &referred]);
+    assert_eq!(archived(&c, "t"), [orphan.as_str()]);
+    // A store that cannot be read may refer to it, and stops no other cleaning.
+    c.server.set_fault("mob_references", Some(ServerFault::Fails));
+    let old_wal = layout::old_wals_dir(&c.root).join("h%2C1%2C1.1");
+    c.env.fs.create_dir_all(old_wal.parent().unwrap()).unwrap();
+    c.env.fs.replace(&old_wal, b"edits").unwrap();
+    clean_archive(&c);
     assert_eq!(archived(&c, "t"), [orphan]);
+    c.server.set_fault("mob_references", None);
     clean_archive(&c);
     assert!(archived(&c, "t").is_empty());
     c.check();

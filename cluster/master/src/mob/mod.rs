@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use halcyon_cell::Result;
 use halcyon_schema::{FamilyDescriptor, MobFileRefs, RegionInfo, TableDescriptor, TableName, layout};
+use tracing::warn;
 
 use crate::descriptors::list;
 use crate::state::MasterState;
@@ -75,13 +76,22 @@ fn regions_of(core: &MasterState, table: &TableName) -> Result<Vec<RegionInfo>> 
     Ok(regions)
 }
 
+/// What is known of the mob files that a family's store files refer to.
+enum Refs {
+    These(MobFileRefs),
+    /// A store file does not say. Whoever archived a file has looked.
+    Unsaid,
+    /// A store file cannot be read: it may refer to any of them.
+    Unreadable,
+}
+
 /// A directory of the archive, which may be that of a family's mob files. A mob file is also read from there, so one that a store
 /// file refers to must stay, whoever has archived it.
 pub(crate) struct ArchivedFiles {
     /// `None`: no mob files, or those of a table or family that is gone.
     of: Option<(Arc<TableDescriptor>, FamilyDescriptor)>,
-    /// Asked for once, when a file is about to be deleted. `Some(None)`: a store file does not say what it refers to.
-    refs: Option<Option<MobFileRefs>>,
+    /// Asked for once, when a file is about to be deleted.
+    refs: Option<Refs>,
 }
 
 impl ArchivedFiles {
@@ -97,14 +107,26 @@ impl ArchivedFiles {
         ArchivedFiles { of, refs: None }
     }
 
-    /// Where a store file does not say what it refers to, whoever archived the file has looked.
-    pub(crate) fn is_referred_to(&mut self, core: &MasterState, file: &str) -> Result<bool> {
-        let Some((table, family)) = &self.of else { return Ok(false) };
-        if self.refs.is_none() {
-            self.refs = Some(references(core, table, family, &regions_of(core, table.name())?)?);
+    /// Whether the file must stay. Also if that cannot be found out: others have nothing to do with a store that cannot be read.
+    pub(crate) fn is_referred_to(&mut self, core: &MasterState, file: &str) -> bool {
+        let Some((table, family)) = &self.of else { return false };
+        let refs = self.refs.get_or_insert_with(|| {
+            let regions = regions_of(core, table.name());
+            match regions.and_then(|regions| references(core, table, family, &regions)) {
+                Ok(Some(refs)) => Refs::These(refs),
+                Ok(None) => Refs::Unsaid,
+                Err(error) => {
+                    let family = family.name_str();
+                    warn!(table = %table.name(), %family, %error, "archived mob files stay: a store that may refer to them cannot be read");
+                    Refs::Unreadable
+                }
+            }
+        });
+        match refs {
+            Refs::These(refs) => refs.contains(table.name(), file),
+            Refs::Unsaid => false,
+            Refs::Unreadable => true,
         }
-        let refs = self.refs.as_ref().and_then(Option::as_ref);
-        Ok(refs.is_some_and(|refs| refs.contains(table.name(), file)))
     }
 }
 

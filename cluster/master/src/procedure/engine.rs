@@ -278,7 +278,10 @@ impl Engine {
 
     /// Whether a snapshot is being taken, or waits to be.
     pub(crate) fn takes_snapshot(&self) -> bool {
-        self.shared.state.lock().views.values().any(|view| view.class_name == TAKE_SNAPSHOT_CLASS)
+        let is_taken = |view: &ProcedureView| {
+            view.class_name == TAKE_SNAPSHOT_CLASS && view.begun && view.set_aside.is_none()
+        };
+        self.shared.state.lock().views.values().any(is_taken)
     }
 
     /// Whether a procedure that has begun has the table for itself: it may be about to refer to files that nothing refers to

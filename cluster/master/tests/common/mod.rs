@@ -437,6 +437,7 @@ impl RegionFiles for FakeRegionServer {
         _: &TableDescriptor,
         _: &FamilyDescriptor,
     ) -> Result<Option<MobFileRefs>> {
+        self.fault("mob_references")?;
         Ok(self.mob_refs.lock().clone())
     }
 
