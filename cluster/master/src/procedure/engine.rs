@@ -57,7 +57,13 @@ const RECOVERY_THREADS: usize = 2;
 fn taken_up(core: &MasterState, mut record: Record) -> (Record, Box<dyn Procedure>) {
     let decoded = contained(|| decode(&record.kind, &record.payload));
     match decoded.unwrap_or_else(|failure| Err(Error::corrupt(failure))) {
-        Ok(procedure) => (record, procedure),
+        Ok(procedure) => {
+            // An earlier program set recoveries aside, too. Regions wait for them.
+            if procedure.class(core) <= Class::Assignment {
+                record.set_aside = None;
+            }
+            (record, procedure)
+        }
         Err(error) => {
             let set_aside = record.set_aside.take();
             record.set_aside = set_aside.or_else(|| record::unreadable(core, record.id, &error).set_aside);

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! One that is set aside keeps its record and its locks and does nothing, also after a restart, until an administrator aborts or
-//! bypasses it, or another version of the program starts. So does a record that cannot be read.
+//! bypasses it, or another version of the program starts. So does a record that cannot be read. What brings regions back after a death
+//! is never set aside: after a failed assertion it is repeated, with a longer pause.
 //!
 //! The record names the step to run next, so a step may run twice and a step before it never runs again. What
 //! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.

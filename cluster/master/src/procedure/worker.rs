@@ -19,11 +19,21 @@ enum Progress {
     Done,
     /// To be tried again.
     Pause(Error),
+    /// As `Pause`, after an assertion has failed in what all regions of a server wait for.
+    PauseLong(Error),
     /// To be looked at again: it only holds its locks.
     Held,
     /// To be left as it is until somebody ends it.
     SetAside,
     Stopped,
+}
+
+/// Of the longest pauses before a step is repeated, before one that has failed in an assertion: a minute in all by default.
+const ASSERTION_PAUSES: u32 = 6;
+
+/// What brings regions back is repeated whatever fails in it.
+fn is_never_set_aside(job: &Job) -> bool {
+    job.class <= Class::Assignment
 }
 
 impl Shared {
@@ -66,7 +76,14 @@ impl Shared {
                     }
                     self.wake.notify_all();
                 }
-                Progress::Pause(error) => self.pause(&mut state, job, &error),
+                Progress::Pause(error) => {
+                    let attempts = job.trouble.as_ref().map_or(0, |trouble| trouble.attempts);
+                    self.pause(&mut state, job, &error, self.pause_ns(attempts));
+                }
+                Progress::PauseLong(error) => {
+                    let pause = self.core.settings.retry_pause_max.saturating_mul(ASSERTION_PAUSES);
+                    self.pause(&mut state, job, &error, pause.as_nanos() as u64);
+                }
                 Progress::SetAside => {
                     // Whoever aborts or bypasses it looks for it in `paused`.
                     job.not_before_ns = if state.interrupts.contains_key(&id) { 0 } else { u64::MAX };
@@ -102,14 +119,13 @@ impl Shared {
     }
 
     /// Puts a job aside whose step, or whose undo, failed and may work later; says so with all that is known.
-    fn pause(&self, state: &mut State, mut job: Job, error: &Error) {
+    fn pause(&self, state: &mut State, mut job: Job, error: &Error, pause_ns: u64) {
         let (id, step) = (job.record.id, job.step_name());
         let trouble = job.trouble.take().filter(|trouble| trouble.step == step);
         let (attempts, since_ms) =
             trouble.map_or((0, self.core.now_ms()), |old| (old.attempts, old.since_ms));
         let trouble = Trouble { step, attempts: attempts + 1, since_ms, last_error: error.to_string() };
         let failing_s = (self.core.now_ms() - since_ms).max(0) / 1000;
-        let pause_ns = self.pause_ns(attempts);
         warn!(id, kind = job.record.kind, step, attempts = trouble.attempts, failing_s, pause_ms = pause_ns / 1_000_000,
             %error, "a procedure's step failed and will be repeated");
         // An abort or a bypass that came meanwhile is not kept waiting.
@@ -201,17 +217,32 @@ impl Shared {
             match contained(|| self.run_step(job)) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Progress::Pause(error),
+                Err(failure) if is_never_set_aside(job) => return self.failed_in_recovery(job, failure),
                 Err(failure) => self.set_aside(job, failure),
             }
         }
         match contained(|| self.finish(job)) {
             Ok(Ok(())) => Progress::Done,
             Ok(Err(error)) => Progress::Pause(error),
+            Err(failure) if is_never_set_aside(job) => self.failed_in_recovery(job, failure),
             Err(failure) => {
                 self.set_aside(job, failure);
                 Progress::SetAside
             }
         }
+    }
+
+    /// Regions stay closed until it has ended, and nobody else would begin it: it is tried again, now or by the next master.
+    fn failed_in_recovery(&self, job: &Job, failure: String) -> Progress {
+        let (id, step) = (job.record.id, job.step_name());
+        error!(
+            id,
+            kind = job.record.kind,
+            step,
+            failure,
+            "a step of a recovery failed an assertion: it is repeated"
+        );
+        Progress::PauseLong(Error::new(ErrorKind::Busy, failure))
     }
 
     /// A procedure whose step, or undo, has failed in an assertion: it would fail again. Its record says so, so that a restart, or
