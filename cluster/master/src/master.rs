@@ -114,11 +114,9 @@ impl Master {
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
         let members = Members::new();
-        let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
+        let meta_last = cluster.coordination.meta_last();
         let dead = recover_all(&cluster, &members, meta_last.as_ref(), settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
-        let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
-        let meta_last = cluster.coordination.meta_last();
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;
         let meta_stayed = meta_last.as_ref().is_some_and(is_online);
         let threads = settings.split_threads;
@@ -253,6 +251,7 @@ impl Master {
         for server in self.core.cluster.servers.recovering().into_iter().filter(|server| !is_begun(server)) {
             drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
         }
+        self.core.members.depose_all(&self.core.cluster, self.core.settings.split_threads);
         self.open_left_over();
         self.sweep_timelines();
     }
@@ -425,8 +424,8 @@ impl RegionServerStatus for Master {
 /// `recover_dead_servers` tries again; but without what is left of `hbase:meta` there is no start.
 fn recover_all(
     cluster: &ClusterServices,
-    meta_last: Option<&ServerName>,
     members: &Arc<Members>,
+    meta_last: Option<&ServerName>,
     threads: usize,
     timelines: &Arc<Timelines>,
 ) -> Result<Vec<ServerName>> {

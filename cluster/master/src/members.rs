@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::ClusterServices;
-use halcyon_env::Mutex;
+use halcyon_contract::{ClusterServices, Standing};
+use halcyon_env::{Clock, Mutex};
 use halcyon_schema::{ServerName, layout};
 use tracing::{error, info};
+
+use crate::parallel;
 
 /// Between two looks for the same directory.
 const LOOK_PAUSE_NS: u64 = 20_000_000;
@@ -184,6 +186,29 @@ impl Members {
     /// Waits until a dead server answers nothing any more, and deposes it before if that was not done. *Blocking*.
     pub(crate) fn wait_for_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
         let clock = &cluster.wals.env.clock;
+    /// Deposes dead servers, so that the rests of their leases pass at the same time, however few recoveries are under way. May be
+    /// called again. *Blocking*.
+    pub(crate) fn depose_all(self: &Arc<Members>, cluster: &ClusterServices, threads: usize) {
+        let is_new = |server: &ServerName| !self.0.lock().lease_ends_ns.contains_key(server);
+        let dead: Vec<ServerName> = cluster.servers.recovering().into_iter().filter(is_new).collect();
+        let (members, cluster) = (Arc::clone(self), cluster.clone());
+        let deposed =
+            parallel::for_each(threads, dead, move |server| match cluster.servers.standing(&server) {
+                Standing::Recovering => members.depose(&cluster, &server),
+                Standing::Online | Standing::Gone => Ok(()),
+            });
+        if let Err(error) = deposed {
+            info!(%error, "a dead server is deposed when its recovery begins");
+        }
+    }
+
+    /// When the lease of a dead server is over, in `Clock::monotonic_ns`; `None`: it is, or nothing is known of it.
+    pub(crate) fn lease_until_ns(&self, clock: &dyn Clock, server: &ServerName) -> Option<u64> {
+        let end_ns = *self.0.lock().lease_ends_ns.get(server)?;
+        let left_ns = end_ns.saturating_sub(clock.boot_ns());
+        (left_ns > 0).then(|| clock.monotonic_ns().saturating_add(left_ns))
+    }
+
         let noted = self.0.lock().lease_ends_ns.get(server).copied();
         let end_ns = match noted {
             Some(end_ns) => end_ns,

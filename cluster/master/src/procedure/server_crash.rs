@@ -20,6 +20,8 @@ pub(super) const KIND: &str = "server_crash";
 
 pub(crate) struct ServerCrash {
     server: ServerName,
+    /// The next step needs the end of the server's lease.
+    waits_for_lease: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -30,12 +32,12 @@ struct Payload {
 
 impl ServerCrash {
     pub(crate) fn new(server: ServerName) -> ServerCrash {
-        ServerCrash { server }
+        ServerCrash { server, waits_for_lease: false }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<ServerCrash> {
         let payload: Payload = payload(KIND, bytes)?;
-        Ok(ServerCrash { server: ServerName::from_pb(&payload.server)? })
+        Ok(ServerCrash::new(ServerName::from_pb(&payload.server)?))
     }
 
     fn split(&self, core: &MasterState, logs: Logs) -> Result<()> {
@@ -93,6 +95,12 @@ impl Procedure for ServerCrash {
         if had_meta { Class::Meta } else { Class::Recovery }
     }
 
+    /// Without a thread, which others need meanwhile, and a master that ends would wait for.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        let ends = || core.members.lease_until_ns(&*core.env.clock, &self.server);
+        self.waits_for_lease.then(ends).flatten()
+    }
+
     fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {
         let mut orphans = self.regions(core);
         let regions = orphans.iter().flat_map(|(_, regions)| regions.iter().cloned());
@@ -113,6 +121,7 @@ const STEPS: &[Step<ServerCrash>] = &[
     step("split WALs of hbase:meta", ServerCrash::split_meta),
     step("open hbase:meta", ServerCrash::open_meta),
     step("split WALs", ServerCrash::split_all),
+    step("end recovery", ServerCrash::end),
 ];
 
 impl HasSteps for ServerCrash {
@@ -127,7 +136,9 @@ impl ServerCrash {
         if let Err(error) = core.cluster.coordination.set_draining(&self.server, false) {
             warn!(server = %self.server, %error, "a dead server stays decommissioned");
         }
-        self.split(core, Logs::Meta)
+        self.split(core, Logs::Meta)?;
+        self.waits_for_lease = core.meta_place.read().server == self.server;
+        Ok(())
     }
 
     fn open_meta(&mut self, core: &MasterState) -> Result<()> {
@@ -138,6 +149,7 @@ impl ServerCrash {
             meta_region::open(core, Some(&self.server), None)?;
             core.timelines.meta_opened(&self.server);
         }
+        self.waits_for_lease = false;
         let had_copy = core.meta_replicas.read().values().any(|server| *server == self.server);
         if had_copy && let Err(error) = meta_region::fit_replicas(core) {
             warn!(%error, "a copy of hbase:meta is opened later");
@@ -147,6 +159,11 @@ impl ServerCrash {
 
     fn split_all(&mut self, core: &MasterState) -> Result<()> {
         self.split(core, Logs::All)?;
+        self.waits_for_lease = true;
+        Ok(())
+    }
+
+    fn end(&mut self, core: &MasterState) -> Result<()> {
         // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
         core.members.wait_for_lease(&core.cluster, &self.server)?;
         if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {

@@ -114,3 +114,90 @@ fn a_master_that_takes_over_waits_for_the_lease_too() {
     assert!(at_dead.iter().all(|region| state.opened_at[region] >= begun + LEASE));
     assert!(state.leases.is_empty(), "the note is gone");
 }
+
+/// A server without `hbase:meta` and `hbase:namespace`.
+fn ordinary(c: &Many) -> ServerName {
+    let state = c.servers.state.lock();
+    let is_ordinary = |regions: &BTreeMap<String, RegionInfo>| {
+        regions.values().all(|region| !region.is_meta() && !region.table().is_system())
+    };
+    state.online.iter().find(|(_, regions)| is_ordinary(regions)).expect("three are enough").0.clone()
+}
+
+/// While the master lived only the regions of that server were closed. The next one did not start.
+#[test]
+fn a_wal_that_nobody_can_split_keeps_no_master_from_starting() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let (dead, servers) = (ordinary(&c), c.servers.clone());
+    c.master.stop();
+    let there = 9 - servers.regions_at(&dead);
+    servers.state.lock().damaged.insert(format!("{dead}.1"));
+    servers.kill(&dead);
+    let c = Many::over(servers);
+    c.master.recover_dead_servers();
+    let _: pb::CreateTableResponse = c.call("CreateTable", &create(&table("later", &["f"]), &[]));
+    let open_at = |table: &str| -> usize {
+        let state = c.servers.state.lock();
+        state.online.values().flat_map(BTreeMap::values).filter(|it| it.table().to_string() == table).count()
+    };
+    let begun = Instant::now();
+    while open_at("later") == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", c.master.procedures());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(open_at("t"), there, "those of the dead server wait");
+    let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
+    let _: pb::RunHbckChoreResponse =
+        answer(&hbck, "RunHbckChore", &pb::RunHbckChoreRequest::default()).unwrap();
+    let problems = c.master.hbck_report().unwrap().1;
+    assert!(problems.iter().any(|it| it.contains("cannot be split")), "{problems:?}");
+    c.servers.state.lock().damaged.clear();
+    c.settles("t", 9);
+}
+
+/// It was set aside, with the locks of the server: the master lived, and its regions stayed closed.
+#[test]
+fn a_recovery_that_fails_in_an_assertion_is_repeated() {
+    for had_meta in [false, true] {
+        let c = Many::new(env(), 3);
+        c.create(&KEYS);
+        let meta = c.servers.state.lock().meta.clone().unwrap();
+        c.servers.state.lock().assertions = 2;
+        c.die(&if had_meta { meta } else { ordinary(&c) });
+        c.settles("t", 9);
+        assert_eq!(c.servers.state.lock().assertions, 0);
+        c.quiet();
+    }
+}
+
+/// Each recovery began with a wait on a thread of its own, so the leases of many servers passed one after the other, and a master that
+/// ended waited for them.
+#[test]
+fn the_leases_of_many_servers_pass_at_the_same_time() {
+    const SERVERS: u16 = 30;
+    for stops in [false, true] {
+        let settings = MasterSettings { procedure_threads: 2, ..settings() };
+        let c = Many::over_with(Servers::new(env(), SERVERS), settings);
+        c.create(&KEYS);
+        let meta = c.servers.state.lock().meta.clone().unwrap();
+        let dead: Vec<ServerName> = (0..SERVERS - 1).map(name).filter(|server| *server != meta).collect();
+        let lease = if stops { Duration::from_secs(60) } else { Duration::from_secs(1) };
+        for server in &dead {
+            c.servers.state.lock().leases.insert(server.clone(), lease);
+            c.servers.kill(server);
+        }
+        c.master.recover_dead_servers();
+        let deposed: BTreeSet<ServerName> = c.servers.state.lock().deposed.iter().cloned().collect();
+        assert!(dead.iter().all(|server| deposed.contains(server)));
+        let begun = Instant::now();
+        if stops {
+            std::thread::sleep(Duration::from_millis(100));
+            c.master.stop();
+            assert!(begun.elapsed() < lease / 2, "{:?}", begun.elapsed());
+        } else {
+            c.settles("t", 9);
+            assert!(begun.elapsed() < 8 * lease, "{:?}", begun.elapsed());
+        }
+    }
+}
