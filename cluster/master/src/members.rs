@@ -152,11 +152,14 @@ impl Members {
                 true
             }
             found => {
-                let due = state.looks.get_mut(server).filter(|look| now_ns - look.told_ns >= TELL_PERIOD_NS);
+                let due = state
+                    .looks
+                    .get_mut(server)
+                    .filter(|look| now_ns.saturating_sub(look.told_ns) >= TELL_PERIOD_NS);
                 if let Some(look) = due {
                     look.told_ns = now_ns;
                     let (since_ms, lack) =
-                        ((now_ns - look.first_ns) / 1_000_000, self.lack_of(cluster, server));
+                        (now_ns.saturating_sub(look.first_ns) / 1_000_000, self.lack_of(cluster, server));
                     let failed = found.err().map(|error| error.to_string());
                     error!(%server, since_ms, failed, "a region server gets no regions: {lack}");
                 }
@@ -183,9 +186,6 @@ impl Members {
         Ok(())
     }
 
-    /// Waits until a dead server answers nothing any more, and deposes it before if that was not done. *Blocking*.
-    pub(crate) fn wait_for_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
-        let clock = &cluster.wals.env.clock;
     /// Deposes dead servers, so that the rests of their leases pass at the same time, however few recoveries are under way. May be
     /// called again. *Blocking*.
     pub(crate) fn depose_all(self: &Arc<Members>, cluster: &ClusterServices, threads: usize) {
@@ -209,6 +209,9 @@ impl Members {
         (left_ns > 0).then(|| clock.monotonic_ns().saturating_add(left_ns))
     }
 
+    /// Waits until a dead server answers nothing any more, and deposes it before if that was not done. *Blocking*.
+    pub(crate) fn wait_for_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
+        let clock = &cluster.wals.env.clock;
         let noted = self.0.lock().lease_ends_ns.get(server).copied();
         let end_ns = match noted {
             Some(end_ns) => end_ns,
