@@ -98,7 +98,8 @@ impl Shared {
     /// Begins as many as may be under way. True if there is nothing left to do.
     fn begin_some(&self) -> bool {
         let state = &mut *self.state.lock();
-        state.under_way.retain(|id| self.engine.class_of(*id).is_some());
+        // What cannot end keeps no others waiting.
+        state.under_way.retain(|id| self.engine.goes_on(*id));
         while state.under_way.len() < UNDER_WAY_MAX {
             let Some(name) = state.order.pop_front() else { break };
             let one = state.waiting.remove(&name).expect("each region of the order has a move");

@@ -13,6 +13,7 @@ use halcyon_schema::TableName;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::job::STUCK_ATTEMPTS;
 use super::lock::{Lock, LockTable, Resource};
 use super::queue::{Interrupt, ProcedureView, State, Waiting};
 use super::record::{self, Loaded, Record, SetAside};
@@ -223,6 +224,15 @@ impl Engine {
         self.shared.state.lock().views.get(&id).map(|view| view.class_name)
     }
 
+    /// Whether a procedure is about to end: it has not, no step of it fails again and again, and it is not set aside.
+    pub(crate) fn goes_on(&self, id: u64) -> bool {
+        let goes_on = |view: &ProcedureView| {
+            let is_stuck = view.trouble.as_ref().is_some_and(|trouble| trouble.attempts >= STUCK_ATTEMPTS);
+            view.set_aside.is_none() && !is_stuck
+        };
+        self.shared.state.lock().views.get(&id).is_some_and(goes_on)
+    }
+
     /// Has a procedure that waits for its next step looked at now.
     pub(crate) fn look_again(&self, id: u64) {
         let mut state = self.shared.state.lock();
@@ -282,7 +292,7 @@ impl Engine {
         views
     }
 
-    /// Whether a snapshot is being taken, or waits to be.
+    /// Whether a snapshot is being taken. One that waits for its table, or is set aside, has named no file yet, or names them anew.
     pub(crate) fn takes_snapshot(&self) -> bool {
         let is_taken = |view: &ProcedureView| {
             view.class_name == TAKE_SNAPSHOT_CLASS && view.begun && view.set_aside.is_none()

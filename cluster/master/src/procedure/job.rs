@@ -28,7 +28,7 @@ pub(super) struct Job {
 }
 
 /// A step that has failed so often is not about to work.
-const STUCK_ATTEMPTS: u32 = 3;
+pub(super) const STUCK_ATTEMPTS: u32 = 3;
 
 /// A step, or an undo, that fails and is repeated.
 #[derive(Clone, Debug)]
