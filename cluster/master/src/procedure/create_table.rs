@@ -9,6 +9,7 @@ use prost::Message;
 
 use super::table_regions::{infos, messages};
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use crate::placement::soon;
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, erasure_coding, errors, groups, meta, quotas, regions, trackers};
 
@@ -152,8 +153,8 @@ impl CreateTable {
     }
 
     fn write_meta(&mut self, core: &MasterState) -> Result<()> {
-        self.regions.iter().try_for_each(RegionInfo::check_name)?;
         check_namespace(core, self.table())?;
+        self.regions.iter().try_for_each(RegionInfo::check_name)?;
         write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling)
     }
 
@@ -193,7 +194,7 @@ pub(super) fn check_count(
 /// whatever takes the new one back would take them too.
 pub(super) fn check_unused(core: &MasterState, table: &TableName) -> std::result::Result<(), RpcError> {
     let failed = |error: Error| errors::from_error(&error);
-    let rows = core.meta_rows_of(table).map_err(failed)?;
+    let rows = soon(&*core.env.clock, || core.meta_rows_of(table)).map_err(failed)?;
     if let Some((region, _)) = rows.regions.first() {
         return Err(RpcError::table_exists(format!(
             "{table}: hbase:meta has regions of it, such as {region}, and no descriptor of it can be read. Put the descriptor back into \

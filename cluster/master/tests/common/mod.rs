@@ -472,6 +472,7 @@ impl SystemTables for FakeRegionServer {
     }
 
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        self.fault("meta_scan")?;
         let mut rows = self.scan_rows(META)?;
         if !start_row.is_empty() {
             // Of one table, or of one namespace.
