@@ -135,7 +135,9 @@ fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
 
 /// The WALs that are there are of servers that are online, of dead ones, and of masters before.
 fn add_recovering(view: &View, own: &ServerName) -> std::io::Result<()> {
-    for entry in view.env.fs.list(&layout::wals_dir(&view.world.root))? {
+    // What is being removed has a name with a dot before it.
+    let entries = view.env.fs.list(&layout::wals_dir(&view.world.root))?;
+    for entry in entries.into_iter().filter(|entry| !entry.name.starts_with('.')) {
         let taken = entry.name.strip_suffix("-splitting");
         let server = ServerName::parse(taken.unwrap_or(&entry.name));
         let server = server.expect("only directories of servers are among the WALs");
