@@ -8,12 +8,18 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::CallClass;
+
+/// However small the machine is, a second peer does not wait for the first one's cells.
+const UNPACKING_MIN: usize = 2;
 
 /// What one of several may have of `max` while the others have `others`: the part `share` of what they leave, and at
 /// least one. With a share of 1 only `max` itself is a limit.
@@ -49,7 +55,7 @@ struct State {
 }
 
 /// What the connections of one peer hold together. Counters only; [`crate::Queues`] compares them with the limits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Peer {
     /// Open connections; changed under the lock of [`Peers`].
     connections: AtomicUsize,
@@ -57,6 +63,25 @@ pub(crate) struct Peer {
     pub arriving_bytes: AtomicUsize,
     /// Bytes of large frames that are arriving, and of unpacked cells, by class.
     pub class_bytes: [AtomicUsize; CallClass::COUNT],
+    /// Places for calls whose cells are unpacked beside the event loops: half of those of the server.
+    pub unpacking: Arc<Semaphore>,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer {
+            connections: AtomicUsize::new(0),
+            arriving_bytes: AtomicUsize::new(0),
+            class_bytes: Default::default(),
+            unpacking: Arc::new(Semaphore::new(unpacking_max().div_ceil(2))),
+        }
+    }
+}
+
+/// Calls of a server whose cells are unpacked beside the event loops at a time: a quarter of the machine.
+pub(crate) fn unpacking_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| (available_parallelism().map_or(1, NonZeroUsize::get) / 4).max(UNPACKING_MIN))
 }
 
 /// The place of one connection, until dropped.
@@ -131,6 +156,12 @@ mod tests {
         assert_eq!(fair_max(100, 120, 0.5), 0);
         assert_eq!(fair_max(100, 30, 1.0), 70);
         assert_eq!(fair_max(100, 30, 0.0), 1);
+    }
+
+    #[test]
+    fn no_peer_takes_all_places_for_unpacking() {
+        let of_peer = Peer::default().unpacking.available_permits();
+        assert!(of_peer > 0 && of_peer < unpacking_max());
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::calls::Calls;
 use crate::connection::ConnectionTask;
 use crate::event_loops::LoopHandle;
+use crate::peers::unpacking_max;
 use crate::shared::{Agreed, Arriving, Control, RpcSettings, Services, Shared};
 use crate::{CallTracer, EventLoops, Peers, Queues, RpcStats};
 
@@ -28,8 +29,6 @@ const BACKLOG_MAX: u32 = 4096;
 /// most of them to be accepted. However fast clients come and leave, those who stay wait behind so many newcomers at most.
 /// A newcomer that has not sent its header is no work, and keeps nobody out.
 const ARRIVING_MAX: usize = 64;
-/// Calls whose cells are unpacked at the same time.
-const UNPACKING_MAX: usize = 2;
 /// How often it is looked whether clients take their answers.
 const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
@@ -140,7 +139,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             peers: Peers::new(self.settings.connections_max, self.settings.peer_share),
             arriving: Arc::new(Semaphore::new(ARRIVING_MAX)),
-            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
+            unpacking: Arc::new(Semaphore::new(unpacking_max())),
             settings: self.settings,
             services,
             cluster_id: cluster_id.into(),

@@ -60,6 +60,9 @@ async fn unpacked_aside(
     terms: &Terms,
     packed: Packed,
 ) -> Result<Unpacked, RpcError> {
+    // Its own first: who waits for those holds none of the server's.
+    let places = Arc::clone(&peer.unpacking);
+    let of_peer = places.acquire_owned().await.expect("the semaphore is never closed");
     let places = Arc::clone(&shared.unpacking);
     let place = places.acquire_owned().await.expect("the semaphore is never closed");
     if let Some(why) = terms.dropped(shared.clock.monotonic_ns()) {
@@ -68,7 +71,7 @@ async fn unpacked_aside(
     let within = Arc::clone(shared);
     let unpacking = move || {
         let unpacked = packed.unpack(Within { shared: &within, peer: &peer });
-        drop(place);
+        drop((place, of_peer));
         unpacked
     };
     let unpacked = tokio::task::spawn_blocking(unpacking).await;
