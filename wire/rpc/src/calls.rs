@@ -24,7 +24,7 @@ use crate::noted::{GivenCall, detached};
 use crate::queues::{Charge, OwnWaiting};
 use crate::shared::{Agreed, Arriving, Shared};
 use crate::trace::CallSpan;
-use crate::{CallClass, Reply, ReplyFuture, RpcError, Tags};
+use crate::{CallClass, PeerPlace, Reply, ReplyFuture, RpcError, Tags};
 
 /// A connection that has received this much in one turn lets the others of its thread have theirs.
 const TURN_BYTES_MAX: usize = 256 << 10;
@@ -227,9 +227,10 @@ impl Calls {
         agreed.connection.state.gone.store(true, Ordering::Relaxed);
         match end {
             End::Drained if broken => task.farewell().await,
-            End::Drained | End::Gone => drop(task),
+            End::Drained => drop(task),
+            // Its calls are its peer's until they end, though their connection has gone.
+            End::Gone => finish(&shared, task.end(), waiting).await,
         }
-        finish(&shared, waiting).await;
         agreed.service.connection_closed(&agreed.connection);
     }
 
@@ -316,7 +317,8 @@ impl Calls {
         let mut any = false;
         while let Poll::Ready(Some(finished)) = self.waiting.poll_next_unpin(cx) {
             any = true;
-            self.task.shared.queues.end_wait(finished.asked.class, finished.frame_bytes);
+            let (queues, peer) = (&self.task.shared.queues, self.task.place.peer());
+            queues.end_wait(finished.asked.class, finished.frame_bytes, peer);
             self.finish(finished);
         }
         any
@@ -387,7 +389,8 @@ impl Calls {
                 Poll::Ready(finished) => self.finish(finished),
                 Poll::Pending => {
                     let shared = &self.task.shared;
-                    shared.queues.begin_wait(call.asked.class, call.frame_bytes);
+                    let peer = self.task.place.peer();
+                    shared.queues.begin_wait(call.asked.class, call.frame_bytes, peer);
                     call.asked.aside_ns = *now_ns.get_or_insert_with(|| shared.clock.monotonic_ns());
                     call.asked.head = detached(&call.asked.head);
                     self.waiting.push(call);
@@ -421,10 +424,10 @@ impl Calls {
 }
 
 /// Drives calls of a client that has gone to their end.
-async fn finish(shared: &Shared, mut waiting: FuturesUnordered<Waiting>) {
+async fn finish(shared: &Shared, place: PeerPlace, mut waiting: FuturesUnordered<Waiting>) {
     while let Some(finished) = waiting.next().await {
         let class = finished.asked.class;
-        shared.queues.end_wait(class, finished.frame_bytes);
+        shared.queues.end_wait(class, finished.frame_bytes, place.peer());
         if let Err(RpcError { dropped: Some(why), .. }) = finished.answer {
             shared.queues.note_dropped(class, why);
             finished.asked.span.into_iter().for_each(|span| span.drop_call(why));

@@ -71,6 +71,11 @@ impl ConnectionTask {
         ConnectionTask { shared, control, id, peer, place, stream, input, output }
     }
 
+    /// Ends the connection; its place among those of its peer is left.
+    pub fn end(self) -> PeerPlace {
+        self.place
+    }
+
     /// Reads what stands before the first call. `None`: there will be none.
     pub async fn open(mut self) -> Option<(ConnectionTask, Agreed)> {
         let control = Arc::clone(&self.control);

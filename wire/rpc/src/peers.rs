@@ -63,6 +63,9 @@ pub(crate) struct Peer {
     pub arriving_bytes: AtomicUsize,
     /// Bytes of large frames that are arriving, and of unpacked cells, by class.
     pub class_bytes: [AtomicUsize; CallClass::COUNT],
+    /// Calls that wait for their answer, and the bytes that they are counted with, by class.
+    pub waiting_calls: [AtomicUsize; CallClass::COUNT],
+    pub waiting_bytes: [AtomicUsize; CallClass::COUNT],
     /// Places for calls whose cells are unpacked beside the event loops: half of those of the server.
     pub unpacking: Arc<Semaphore>,
 }
@@ -73,6 +76,8 @@ impl Default for Peer {
             connections: AtomicUsize::new(0),
             arriving_bytes: AtomicUsize::new(0),
             class_bytes: Default::default(),
+            waiting_calls: Default::default(),
+            waiting_bytes: Default::default(),
             unpacking: Arc::new(Semaphore::new(unpacking_max().div_ceil(2))),
         }
     }

@@ -22,7 +22,8 @@
 //! A frame is counted from its beginning (`charges.rs`): a small one in a part for all of them, whatever its call, and a
 //! large one in the part of its class. A frame that is larger than its class may hold gets room while no other request is
 //! counted, so the sum stays within the limit as long as no frame may be longer than that. What is unpacked from a frame
-//! is counted before it is there, too. One peer has a share of these parts and leaves the rest to others.
+//! is counted before it is there, too. One peer has a share of these parts and leaves the rest to others, and so it does with
+//! calls that wait.
 
 mod charges;
 
@@ -33,6 +34,7 @@ use halcyon_proto::pb;
 
 pub(crate) use self::charges::Charge;
 use crate::Connection;
+use crate::peers::{Peer, fair_max};
 use crate::times::{CallTimes, CallTimesSnapshot};
 
 /// What a call that waits takes beside its frame: its decoded message and the state of its work, seen under a flood.
@@ -200,6 +202,13 @@ fn take_off(account: &AtomicUsize, amount: usize, what: &str) {
     assert!(before >= amount, "{what}: {amount} are taken off, {before} are there");
 }
 
+/// Whether what a peer has waiting is more than its share of what others leave of `max`.
+#[inline]
+fn is_over(max: usize, all: usize, of_peer: &AtomicUsize, share: f64) -> bool {
+    let own = of_peer.load(Ordering::Relaxed);
+    own > 0 && own > fair_max(max, all.saturating_sub(own), share)
+}
+
 /// Bytes of answers, on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -298,9 +307,10 @@ impl Queues {
     }
 
     /// Whether a class has no room for one more call of a connection that has `own` of it waiting. No connection may have
-    /// more than what is left: alone it gets half, and however many ask for much, who waits for nothing has a place.
+    /// more than what is left: alone it gets half, and however many ask for much, who waits for nothing has a place. Nor may
+    /// all connections of a peer together have more than its share of what others leave.
     #[inline]
-    pub(crate) fn is_full(&self, class: CallClass, own: &OwnWaiting) -> bool {
+    pub(crate) fn is_full(&self, class: CallClass, own: &OwnWaiting, peer: &Peer, share: f64) -> bool {
         let held = &self.held[class.index()];
         let (calls, bytes) = (held.calls.load(Ordering::Relaxed), held.bytes.load(Ordering::Relaxed));
         let (calls_max, bytes_max) =
@@ -309,6 +319,8 @@ impl Queues {
             || bytes >= bytes_max
             || own.calls > calls_max - calls
             || own.bytes > bytes_max - bytes
+            || is_over(calls_max, calls, &peer.waiting_calls[class.index()], share)
+            || is_over(bytes_max, bytes, &peer.waiting_bytes[class.index()], share)
             || self.response_bytes() >= self.class_answer_bytes_max(class)
     }
 
@@ -334,16 +346,20 @@ impl Queues {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn begin_wait(&self, class: CallClass, frame_bytes: usize) {
+    pub(crate) fn begin_wait(&self, class: CallClass, frame_bytes: usize, peer: &Peer) {
         let held = &self.held[class.index()];
+        peer.waiting_calls[class.index()].fetch_add(1, Ordering::Relaxed);
+        peer.waiting_bytes[class.index()].fetch_add(frame_bytes + CALL_BYTES, Ordering::Relaxed);
         held.calls.fetch_add(1, Ordering::Relaxed);
         held.bytes.fetch_add(frame_bytes + CALL_BYTES, Ordering::Relaxed);
     }
 
-    pub(crate) fn end_wait(&self, class: CallClass, frame_bytes: usize) {
+    pub(crate) fn end_wait(&self, class: CallClass, frame_bytes: usize, peer: &Peer) {
         let held = &self.held[class.index()];
         take_off(&held.calls, 1, "calls that wait");
         take_off(&held.bytes, frame_bytes + CALL_BYTES, "bytes of calls that wait");
+        take_off(&peer.waiting_calls[class.index()], 1, "calls of a peer that wait");
+        take_off(&peer.waiting_bytes[class.index()], frame_bytes + CALL_BYTES, "bytes of a peer's calls");
     }
 
     pub(crate) fn add_response_bytes(&self, bytes: usize) {
@@ -431,24 +447,26 @@ mod tests {
     #[test]
     #[should_panic(expected = "calls that wait: 1 are taken off, 0 are there")]
     fn a_call_cannot_end_twice() {
+        let peer = Peer::default();
         let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
-        queues.begin_wait(CallClass::Scan, 10);
-        queues.end_wait(CallClass::Scan, 10);
-        queues.end_wait(CallClass::Scan, 10);
+        queues.begin_wait(CallClass::Scan, 10, &peer);
+        queues.end_wait(CallClass::Scan, 10, &peer);
+        queues.end_wait(CallClass::Scan, 10, &peer);
     }
 
     #[test]
     fn a_full_class_leaves_the_others_alone() {
+        let peer = Peer::default();
         let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
-        let is_full = |class| queues.is_full(class, &OwnWaiting::default());
-        queues.begin_wait(CallClass::Scan, 10);
+        let is_full = |class| queues.is_full(class, &OwnWaiting::default(), &Peer::default(), 0.5);
+        queues.begin_wait(CallClass::Scan, 10, &Peer::default());
         assert!(!is_full(CallClass::Scan));
-        queues.begin_wait(CallClass::Scan, 10);
+        queues.begin_wait(CallClass::Scan, 10, &Peer::default());
         assert!(is_full(CallClass::Scan), "by calls");
-        queues.begin_wait(CallClass::Write, 1000 << 10);
+        queues.begin_wait(CallClass::Write, 1000 << 10, &peer);
         assert!(is_full(CallClass::Write), "by bytes");
         assert!(!is_full(CallClass::Read) && !is_full(CallClass::Meta));
-        queues.end_wait(CallClass::Write, 1000 << 10);
+        queues.end_wait(CallClass::Write, 1000 << 10, &peer);
         assert!(!is_full(CallClass::Write));
         assert_eq!((queues.calls_waiting(), queues.request_bytes()), (2, 2 * (10 + CALL_BYTES)));
     }
@@ -458,16 +476,42 @@ mod tests {
     fn no_connection_has_more_of_a_class_than_what_is_left() {
         for (calls_max, request_bytes_max, frame_bytes) in [(64, 1 << 30, 100), (1 << 20, 8 << 20, 8 << 10)] {
             let queues = Queues::new(QueueLimits::new(calls_max, request_bytes_max));
-            let mut taken = Vec::new();
+            let (peer, mut taken) = (Peer::default(), Vec::new());
             for _ in 0..8 {
                 let mut own = OwnWaiting::default();
-                while !queues.is_full(CallClass::Scan, &own) {
-                    queues.begin_wait(CallClass::Scan, frame_bytes);
+                while !queues.is_full(CallClass::Scan, &own, &peer, 1.0) {
+                    queues.begin_wait(CallClass::Scan, frame_bytes, &peer);
                     own.add(frame_bytes);
                 }
                 taken.push(own.calls);
             }
             assert_eq!(taken, [33, 16, 8, 4, 2, 1, 0, 0], "{calls_max} {request_bytes_max}");
+        }
+    }
+
+    /// A dozen connections of one address took all places of a class.
+    #[test]
+    fn no_peer_has_more_of_a_class_than_its_share() {
+        for (calls_max, request_bytes_max, frame_bytes) in [(64, 1 << 30, 100), (1 << 20, 8 << 20, 8 << 10)] {
+            let queues = Queues::new(QueueLimits::new(calls_max, request_bytes_max));
+            let peers: [Peer; 4] = Default::default();
+            let mut taken = [0; 4];
+            for (peer, taken) in peers.iter().zip(&mut taken) {
+                for _ in 0..16 {
+                    let mut own = OwnWaiting::default();
+                    while !queues.is_full(CallClass::Scan, &own, peer, 0.5) {
+                        queues.begin_wait(CallClass::Scan, frame_bytes, peer);
+                        own.add(frame_bytes);
+                        *taken += 1;
+                    }
+                }
+            }
+            assert_eq!(taken, [33, 16, 8, 4], "{calls_max} {request_bytes_max}");
+            for (peer, taken) in peers.iter().zip(taken) {
+                (0..taken).for_each(|_| queues.end_wait(CallClass::Scan, frame_bytes, peer));
+                assert_eq!(peer.waiting_bytes[CallClass::Scan.index()].load(Ordering::Relaxed), 0);
+            }
+            assert_eq!((queues.calls_waiting(), queues.request_bytes()), (0, 0));
         }
     }
 
@@ -493,7 +537,7 @@ mod tests {
         drop((first, second));
         assert_eq!((queues.reserved_bytes(), queues.connection_bytes_max()), (0, 500));
         queues.add_response_bytes(600);
-        let is_full = |class| queues.is_full(class, &OwnWaiting::default());
+        let is_full = |class| queues.is_full(class, &OwnWaiting::default(), &Peer::default(), 0.5);
         assert!(is_full(CallClass::Scan) && !is_full(CallClass::Read) && queues.is_crowded());
         queues.sub_response_bytes(600);
         assert!(!is_full(CallClass::Scan) && !queues.is_crowded());

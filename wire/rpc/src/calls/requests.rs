@@ -177,7 +177,8 @@ impl Calls {
         let tracer = self.task.shared.tracer.as_ref();
         let span =
             tracer.and_then(|tracer| tracer.begin(request.header.trace_info.as_ref(), self.received_ns));
-        if self.task.shared.queues.is_full(class, &self.held[class.index()]) {
+        let (shared, peer) = (&self.task.shared, self.task.place.peer());
+        if shared.queues.is_full(class, &self.held[class.index()], peer, shared.settings.peer_share) {
             return self.refuse_full(call_id, class, span);
         }
         let timeout = self.timeout(&request.header);
