@@ -47,7 +47,7 @@ impl Queues {
         let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
         let charge = Charge { queues, peer, class: None, bytes, beside: 0, was_alone: false };
         // Taken back by the drop.
-        is_fair(max, all_before, own_before, bytes, share).then_some(charge)
+        is_fair(max, all_before, own_before, 0, bytes, share).then_some(charge)
     }
 
     /// Keeps room for a frame that is arriving, or for what is made of one, in the part of its class; `None` if there
@@ -85,11 +85,21 @@ impl Queues {
     }
 }
 
-/// Whether `bytes` more fit into `max`, and into what a peer may have of it.
-fn is_fair(max: usize, all_before: usize, own_before: usize, bytes: usize, share: f64) -> bool {
-    // Two counters that are read one after the other may disagree for a moment.
-    let others = all_before.saturating_sub(own_before);
-    own_before.saturating_add(bytes) <= fair_max(max, others, share)
+/// Whether `bytes` more fit into `max`, and into what a peer may have of it. What it has `waiting` beside is not its
+/// neighbours', but with it as well it leaves something: the share of the share that it leaves.
+fn is_fair(
+    max: usize,
+    all_before: usize,
+    own_before: usize,
+    waiting: usize,
+    bytes: usize,
+    share: f64,
+) -> bool {
+    // Counters that are read one after the other may disagree for a moment.
+    let others = all_before.saturating_sub(own_before.saturating_add(waiting));
+    let own = own_before.saturating_add(bytes);
+    own <= fair_max(max, others, share)
+        && own.saturating_add(waiting) <= fair_max(max, others, share * (2.0 - share))
 }
 
 impl Charge {
@@ -105,7 +115,10 @@ impl Charge {
         let of_class = queues.limits.class_bytes_max(class);
         let is_alone = self.was_alone || others_before <= self.beside;
         let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= of_class;
-        let fits = is_alone || is_first || is_fair(of_class, all_before, own_before, bytes, share);
+        let fits = is_alone || is_first || {
+            let waiting = self.peer.waiting_bytes[class.index()].load(Ordering::Relaxed);
+            is_fair(of_class, all_before, own_before, waiting, bytes, share)
+        };
         if fits {
             self.bytes += bytes;
             self.was_alone = is_alone && self.bytes > of_class;
@@ -154,6 +167,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queues::CALL_BYTES;
 
     const ALL: f64 = 1.0;
 
@@ -216,6 +230,27 @@ mod tests {
         drop((call, meta));
         assert_eq!(queues.request_bytes(), 0);
         assert_eq!(one.class_bytes[CallClass::Replication.index()].load(Ordering::Relaxed), 0);
+    }
+
+    /// What a loader had waiting was counted as if it were another's, and it could have little beside it.
+    #[test]
+    fn what_a_peer_has_waiting_is_not_another_s() {
+        let queues = Queues::new(QueueLimits::new(1 << 20, 16 << 20));
+        let (loader, other) = (peer(), peer());
+        let max = queues.limits().class_bytes_max(CallClass::Write);
+        let frame_bytes = max / 4 - CALL_BYTES;
+        queues.begin_wait(CallClass::Write, frame_bytes, &loader);
+        let held: Vec<Charge> =
+            std::iter::from_fn(|| queues.charge(CallClass::Write, &loader, 0.5, max / 64)).collect();
+        assert_eq!(held.len(), 32, "half of the class, as if nothing waited");
+        assert!(queues.charge(CallClass::Write, &other, 0.5, max / 8).is_some(), "something is left");
+        queues.end_wait(CallClass::Write, frame_bytes, &loader);
+        queues.begin_wait(CallClass::Write, frame_bytes, &other);
+        let more = queues.charge(CallClass::Write, &loader, 0.5, max / 64);
+        assert!(more.is_none(), "what another has waiting counts");
+        queues.end_wait(CallClass::Write, frame_bytes, &other);
+        drop(held);
+        assert_eq!(queues.request_bytes(), 0);
     }
 
     #[test]
