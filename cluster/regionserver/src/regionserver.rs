@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_contract::{BackupBooks, QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::vitals::{StuckThread, Vitals};
 use halcyon_env::{Env, contained};
@@ -477,13 +477,19 @@ impl RegionServer {
 
     /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error, unless the server has given up;
     /// `Busy` while it is opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
+    /// Of two that close a region at once each returns when all is flushed.
     pub fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
+        self.close_flushed(encoded_name, abort).map(|_| ())
+    }
+
+    /// As `close_region`. Returns up to which sequence id the region's files have everything, if it is this call that has flushed it.
+    pub(crate) fn close_flushed(&self, encoded_name: &str, abort: bool) -> Result<Option<SeqId>> {
         if !abort && self.is_serving() {
             self.flush_before_close(encoded_name);
         }
         let Some(online) = self.regions.begin_close(encoded_name)? else {
             // It may be one whose last flush has failed: then it is in the WAL only.
-            return self.check_not_given_up();
+            return self.check_not_given_up().map(|()| None);
         };
         self.scanners.region_closing(&online);
         self.announce_close(&online, abort);
@@ -500,9 +506,13 @@ impl RegionServer {
             }
         }
         self.counters.closed_writes.add(online.region.stats().write_requests);
-        self.regions.complete_close(encoded_name);
+        self.regions.complete_close(&online);
+        let flushed = closed?;
         tracing::info!(region = encoded_name, abort, "closed");
-        closed
+        if !abort {
+            self.check_not_given_up()?; // the master is to hear of a death, and of nothing else
+        }
+        Ok(flushed)
     }
 
     /// Leaves little for the last flush, during which nobody can read or write the region (HBase: `HRegion.doClose`). What comes

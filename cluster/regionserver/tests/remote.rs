@@ -3,7 +3,7 @@
 use crate::common;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -13,6 +13,7 @@ use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
+use halcyon_region::{RewriteHooks, RewriteKind, StoreHooks};
 use halcyon_regionserver::{AdminService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
@@ -498,6 +499,83 @@ fn an_order_behind_a_later_one_does_nothing() {
     order(close_order(lab.specifier(), 14));
     eventually("it is closed again", || told(&cluster).len() == 3 && online() == 0);
     lab.server.stop().unwrap();
+}
+
+/// Holds flushes of a region: so many may go on.
+#[derive(Default)]
+struct HeldFlushes {
+    begun: AtomicUsize,
+    may_go_on: AtomicUsize,
+}
+
+impl StoreHooks for HeldFlushes {
+    fn before_flush(&self) -> halcyon_cell::Result<()> {
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        eventually("the test lets it go", || self.may_go_on.load(Ordering::SeqCst) >= number);
+        Ok(())
+    }
+
+    fn after_flush(&self) {}
+
+    fn may_drop_in_memory(&self) -> bool {
+        true
+    }
+
+    fn begin(&self, _: &Bytes, _: RewriteKind) -> halcyon_cell::Result<Option<Box<dyn RewriteHooks>>> {
+        Ok(None)
+    }
+}
+
+/// Orders of two masters to close a region, one of which had died, met in the flush before the close. One of them closed the region, and the
+/// other one reported it as closed, and all of it as flushed, while the last flush had hardly begun. Splits left out what it was to write.
+#[test]
+fn a_repeated_order_to_close_reports_what_was_flushed_and_no_more() {
+    let cluster =
+        Cluster::with(Some("2.6.4"), RegionServerSettings { preclose_flush_bytes: 1, ..settings() });
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    lab.put("r", "q", "v");
+    let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();
+    let held = Arc::new(HeldFlushes::default());
+    region.set_store_hooks(held.clone());
+    let has_begun = |count| eventually("a flush begins", || held.begun.load(Ordering::SeqCst) == count);
+    for procedure in [12, 13] {
+        let close = close_order(lab.specifier(), procedure);
+        obeying.call_of(Some(5), "ExecuteProcedures", &close).unwrap();
+        has_begun(procedure as usize - 11);
+    }
+    held.may_go_on.store(2, Ordering::SeqCst);
+    has_begun(3); // the last flush
+    SystemClock::new().sleep(Duration::from_millis(300)); // the other order has come so far, too
+    assert_eq!(told(&cluster), [], "the region is not closed yet");
+    held.may_go_on.store(3, Ordering::SeqCst);
+    eventually("both are reported", || told(&cluster).len() == 2);
+    assert_eq!(told(&cluster), [TransitionCode::Closed; 2]);
+    let reported: Vec<u64> =
+        cluster.master.transitions.lock().iter().filter_map(|told| told.open_seq_num).collect();
+    assert_eq!(reported, [region.read_point().get()], "by the one that has flushed it");
+    lab.server.stop().unwrap();
+}
+
+/// The server gave up while an order to close a region was in the flush before the close. The region was reported as closed and flushed, and
+/// what it had in memory was in the WAL only.
+#[test]
+fn a_region_that_a_server_gives_up_is_not_reported_as_closed() {
+    let cluster =
+        Cluster::with(Some("2.6.4"), RegionServerSettings { preclose_flush_bytes: 1, ..settings() });
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    lab.put("r", "q", "v");
+    let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();
+    let held = Arc::new(HeldFlushes::default());
+    region.set_store_hooks(held.clone());
+    obeying.call_of(Some(5), "ExecuteProcedures", &close_order(lab.specifier(), 12)).unwrap();
+    eventually("a flush begins", || held.begun.load(Ordering::SeqCst) == 1);
+    lab.server.give_up("the test wants it");
+    held.may_go_on.store(9, Ordering::SeqCst);
+    eventually("the order has ended", || lab.server.regions().online().is_empty());
+    SystemClock::new().sleep(Duration::from_millis(300));
+    assert_eq!(told(&cluster), []);
 }
 
 /// The orders of a master that was deposed could undo what its successor has done.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Error, Result, SeqId};
+use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock, vitals};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
@@ -163,6 +163,7 @@ impl Region {
             compacting_memory: Mutex::new(()),
             closed: WatchedRwLock::default(),
             closing: AtomicBool::new(false),
+            flushed_at_close: Mutex::new(false),
             open_seq_num: known.next(),
             counters: Counters::default(),
             key_samples: KeySamples::default(),
@@ -214,31 +215,31 @@ impl Region {
         Arc::new(region)
     }
 
-    /// Refuses new work, waits for what is running, and flushes unless `abort`. *Blocking*. Closing twice is
-    /// fine. After an error the region stays closed and its unflushed edits stay in the log.
-    pub fn close(&self, abort: bool) -> Result<()> {
-        self.closing.store(true, Ordering::Release);
-        let (me, before) = (Holder::me(), Holder::me().is_at(&activity::CLOSE));
-        let detail = |others: &str| format!("region {}: waits for: {others}", self.info.encoded_name());
-        // Calls of clients that are under way have limits of their own.
-        let mut closed = vitals::outside(|| self.closed.write(&self.watch, "region-close", detail));
-        me.resumes(before);
-        if *closed {
-            return Ok(());
-        }
-        // A compaction that is under way sees `closing` and gives up; wait for it to let go.
-        for store in &self.stores {
-            vitals::outside(|| drop(store.compacting.lock()));
-        }
-        *closed = true;
-        drop(closed);
+    /// Refuses new work, waits for what is running, and flushes unless `abort`. *Blocking*. Returns up to which sequence id everything is in
+    /// files, if it is this call that has written it there; `None` if another one had before, or nothing was to be written.
+    ///
+    /// Closing twice is fine: the second of two orderly closes waits for the first one, and for its flush. `Stopping` if the region was
+    /// closed without a last flush, or that flush has failed: its edits are in the log only. One with `abort` waits for no flush.
+    pub fn close(&self, abort: bool) -> Result<Option<SeqId>> {
         if abort {
+            self.refuse_work();
             self.evict_closed();
-            return Ok(());
+            return Ok(None);
         }
+        // The other one is in its last flush, which can take as long as the files do.
+        let mut is_flushed = vitals::outside(|| self.flushed_at_close.lock());
+        if *is_flushed {
+            return Ok(None);
+        }
+        let is_first = self.refuse_work();
         if self.is_secondary() {
+            *is_flushed = true; // it had nothing in memory
             self.evict_closed();
-            return Ok(());
+            return Ok(None);
+        }
+        if !is_first {
+            let text = format!("region {} was closed without a last flush", self.info.encoded_name());
+            return Err(Error::new(ErrorKind::Stopping, text));
         }
         self.flush_stores(None)?;
         assert!(
@@ -252,7 +253,27 @@ impl Region {
         self.services.wal.region_closed(self.info.encoded_name().as_bytes());
         self.evict_closed();
         self.place().end();
-        Ok(())
+        *is_flushed = true;
+        Ok(Some(SeqId::new(self.read_point().get())))
+    }
+
+    /// Waits for what is running, and lets nothing begin any more. False if another close has done that before.
+    fn refuse_work(&self) -> bool {
+        self.closing.store(true, Ordering::Release);
+        let (me, before) = (Holder::me(), Holder::me().is_at(&activity::CLOSE));
+        let detail = |others: &str| format!("region {}: waits for: {others}", self.info.encoded_name());
+        // Calls of clients that are under way have limits of their own.
+        let mut closed = vitals::outside(|| self.closed.write(&self.watch, "region-close", detail));
+        me.resumes(before);
+        if *closed {
+            return false;
+        }
+        // A compaction that is under way sees `closing` and gives up; wait for it to let go.
+        for store in &self.stores {
+            vitals::outside(|| drop(store.compacting.lock()));
+        }
+        *closed = true;
+        true
     }
 }
 

@@ -70,10 +70,10 @@ impl RegionServices {
 /// not, given `ReadMode::CacheOnly`. A region never schedules itself: it says what it wants (`flush_wanted`,
 /// `compaction_wanted`), and the server decides.
 ///
-/// *Lock order*: `closed` (shared by every operation), `flushing`, row locks, `updates`, write numbers, log. The
-/// update lock is shared by writers from the copy into a chunk to the memstore insert, and exclusive for the
-/// moment in which flush puts new segments in place. No lock is held across I/O but `flushing` and a store's
-/// `compacting`, which readers and writers never take.
+/// *Lock order*: `flushed_at_close`, `closed` (shared by every operation), `flushing`, row locks, `updates`, write numbers,
+/// log. The update lock is shared by writers from the copy into a chunk to the memstore insert, and exclusive for the
+/// moment in which flush puts new segments in place. No lock is held across I/O but `flushed_at_close`, `flushing` and a
+/// store's `compacting`, which readers and writers never take.
 pub struct Region {
     pub(crate) info: RegionInfo,
     pub(crate) table: Arc<TableDescriptor>,
@@ -101,6 +101,8 @@ pub struct Region {
     pub(crate) closed: WatchedRwLock<bool>,
     /// Set before `closed` is waited for, so that scans and compactions end early.
     pub(crate) closing: AtomicBool,
+    /// True once the last flush of an orderly close is done; held for the whole of such a close.
+    pub(crate) flushed_at_close: Mutex<bool>,
     pub(crate) open_seq_num: SeqId,
     pub(crate) counters: Counters,
     pub(crate) key_samples: KeySamples,

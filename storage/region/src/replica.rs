@@ -81,6 +81,7 @@ impl Region {
             compacting_memory: Mutex::new(()),
             closed: WatchedRwLock::default(),
             closing: AtomicBool::new(false),
+            flushed_at_close: Mutex::new(false),
             open_seq_num: highest.next(),
             counters: Counters::default(),
             key_samples: KeySamples::default(),

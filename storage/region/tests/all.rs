@@ -2,6 +2,7 @@
 
 mod bulk_load;
 mod caching;
+mod closing_twice;
 mod common;
 mod copies;
 mod crash;

@@ -413,11 +413,12 @@ impl RegionTable {
     }
 
     /// Forgets a region that is closed.
-    pub(crate) fn complete_close(&self, encoded: &str) {
+    pub(crate) fn complete_close(&self, closed: &Arc<OnlineRegion>) {
+        let encoded = closed.region.info().encoded_name();
         let name = EncodedName::new(encoded.as_bytes()).expect("its close began with this name");
         let mut slots = self.slots.write();
-        // Two that close it at once both come here, and it may be opening again.
-        if matches!(slots.get(&name), Some(Slot::Closing(_))) {
+        // Two that close it at once both come here, and it may be open again, and even closing.
+        if matches!(slots.get(&name), Some(Slot::Closing(online)) if Arc::ptr_eq(online, closed)) {
             slots.remove(&name);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
 use halcyon_region::Region;
@@ -85,17 +85,16 @@ impl Orders {
             return Then::Done;
         };
         let (region, open_seq) = (online.region.info().clone(), online.region.open_seq_num());
-        let closing = Arc::clone(&online.region);
         drop(online);
         // Before it is closed, so that clients are told from then on.
         if let Some(destination) = &close.destination {
             server.regions.note_moved(name, destination, open_seq.get(), server.env.clock.monotonic_ns());
         }
-        if server.close_region(name, false).is_err() {
+        let Ok(flushed) = server.close_flushed(name, false) else {
             return Then::Done; // the server gives up
-        }
-        // All that was written is in files now. HBase's masters do not expect to be told.
-        let flushed = self.is_own_master().then(|| closing.read_point().get());
+        };
+        // All that was written is in files now, if this order has flushed it. HBase's masters do not expect to be told.
+        let flushed = flushed.filter(|_| self.is_own_master()).map(SeqId::get);
         let closed = transition(TransitionCode::Closed, &region, flushed, close.order);
         self.tell_transition(server, closed, &|| true);
         Then::Done
