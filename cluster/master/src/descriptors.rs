@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use halcyon_cell::{ErrorKind, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, FileSystem};
 use halcyon_schema::{TableDescriptor, TableName, layout};
 use tracing::warn;
@@ -43,6 +43,10 @@ pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDesc
         for table in list(&*env.fs, &data.join(&namespace.name))?.into_iter().filter(|entry| entry.is_dir) {
             let Ok(name) = TableName::new(namespace.name.as_bytes(), table.name.as_bytes()) else { continue };
             match read(env, root, &name) {
+                // Files that have not their lengths count as none.
+                Ok(None) if name.is_system() && has_files(env, root, &name)? => {
+                    return Err(Error::corrupt(format!("no descriptor of {name} is whole")));
+                }
                 Ok(found) => drop(found.map(|found| tables.insert(name, found))),
                 Err(error) if error.kind() == ErrorKind::Corrupt && !name.is_system() => {
                     warn!(table = %name, %error, "the descriptor of a table cannot be read: the table is left out");
@@ -52,6 +56,11 @@ pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDesc
         }
     }
     Ok(tables)
+}
+
+fn has_files(env: &Env, root: &Path, table: &TableName) -> Result<bool> {
+    let files = list(&*env.fs, &layout::table_desc_dir(root, table))?;
+    Ok(files.iter().any(|file| layout::parse_table_info_name(&file.name).is_some()))
 }
 
 /// Whether there is no such file, and could be none: its name may be longer than the file system takes.

@@ -490,16 +490,6 @@ impl MasterState {
         Ok(content)
     }
 
-    pub(crate) fn meta_server(&self) -> ServerName {
-        self.meta_place.read().server.clone()
-    }
-
-    /// Above all that were given before, and that stand in meta.
-    pub(crate) fn next_meta_timestamp(&self) -> i64 {
-        const WAITS_MAX: u32 = 50; // a clock set back further than this many ms is not waited for
-        for _ in 0..WAITS_MAX {
-            let (now, last) = (self.now_ms(), self.meta_timestamp_ms.load(Ordering::SeqCst));
-            if now > last {
     /// What meta says of the tables of a namespace other than `default`.
     pub(crate) fn meta_rows_of_namespace(&self, namespace: &str) -> Result<MetaContent> {
         let (start, stop) = (format!("{namespace}:,,"), format!("{namespace};,,"));
@@ -511,6 +501,16 @@ impl MasterState {
         Ok(content)
     }
 
+    pub(crate) fn meta_server(&self) -> ServerName {
+        self.meta_place.read().server.clone()
+    }
+
+    /// Above all that were given before, and that stand in meta.
+    pub(crate) fn next_meta_timestamp(&self) -> i64 {
+        const WAITS_MAX: u32 = 50; // a clock set back further than this many ms is not waited for
+        for _ in 0..WAITS_MAX {
+            let (now, last) = (self.now_ms(), self.meta_timestamp_ms.load(Ordering::SeqCst));
+            if now > last {
                 let taken =
                     self.meta_timestamp_ms.compare_exchange(last, now, Ordering::SeqCst, Ordering::SeqCst);
                 if taken.is_ok() {

@@ -308,21 +308,18 @@ fn a_namespace_is_not_deleted_under_a_creation() {
     let (_sim, c) = Cluster::simulated();
     let request = pb::CreateNamespaceRequest { namespace_descriptor: namespace("n"), ..Default::default() };
     c.run("CreateNamespace", &request).unwrap();
-    for step in ["create_region_files", "meta_put"] {
-        c.server.set_fault(step, Some(ServerFault::Fails));
-        let id = c.submit("CreateTable", &create(&table("n:t", &["f"]), &[])).unwrap();
-        until("it fails again and again", || {
-            c.master.procedures().iter().any(|it| it.id == id && it.state.contains("failed 4 times"))
-        });
-        let request = pb::DeleteNamespaceRequest { namespace_name: "n".to_string(), ..Default::default() };
-        let error = c.run("DeleteNamespace", &request).unwrap_err();
-        assert!(error.message.contains("data/n/t"), "{error}");
-        c.server.set_fault(step, None);
-        c.wait(id).unwrap();
-        c.run("DisableTable", &disable("n:t")).unwrap();
-        c.run("DeleteTable", &delete("n:t")).unwrap();
-    }
+    c.server.set_fault("create_region_files", Some(ServerFault::Fails));
+    let id = c.submit("CreateTable", &create(&table("n:t", &["f"]), &[])).unwrap();
+    until("it fails again and again", || {
+        c.master.procedures().iter().any(|it| it.id == id && it.state.contains("failed 4 times"))
+    });
     let request = pb::DeleteNamespaceRequest { namespace_name: "n".to_string(), ..Default::default() };
+    let error = c.run("DeleteNamespace", &request).unwrap_err();
+    assert!(error.message.contains("data/n/t"), "{error}");
+    c.server.set_fault("create_region_files", None);
+    c.wait(id).unwrap();
+    c.run("DisableTable", &disable("n:t")).unwrap();
+    c.run("DeleteTable", &delete("n:t")).unwrap();
     c.run("DeleteNamespace", &request).unwrap();
     assert!(!c.env.fs.exists(&c.root.join("data/n")).unwrap());
     c.check();

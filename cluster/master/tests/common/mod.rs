@@ -472,7 +472,8 @@ impl SystemTables for FakeRegionServer {
     }
 
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
-        self.fault("meta_scan")?;
+        self.fault("meta_scan")
+            .map_err(|error| Error::new(halcyon_cell::ErrorKind::Busy, error.message()))?;
         let mut rows = self.scan_rows(META)?;
         if !start_row.is_empty() {
             // Of one table, or of one namespace.
