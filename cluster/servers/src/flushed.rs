@@ -40,7 +40,7 @@ impl FlushedTable {
         self.0.lock().get(encoded_region).map(|reported| reported.ids.clone()).unwrap_or_default()
     }
 
-    /// A region was closed, and its last edit is this one.
+    /// A region was closed, and its last edit is this one: all of its families have everything up to it in files.
     pub(crate) fn note_closed(&self, encoded_region: &str, id: u64, now_ms: i64) {
         if id == NO_SEQ_NUM {
             return;
@@ -51,6 +51,8 @@ impl FlushedTable {
             let reported = regions.entry(encoded_region.to_string()).or_insert_with(new);
             reported.at_ms = now_ms;
             reported.ids.region = Some(reported.ids.region.map_or(id, |known| known.max(id)));
+            // Who asks takes no more of the region than the lowest of its families.
+            reported.ids.stores.iter_mut().for_each(|(_, known)| *known = id.max(*known));
         }
     }
 
@@ -142,6 +144,21 @@ mod tests {
         assert_eq!(table.get(region.encoded_name()), ids);
         table.take(&load(&RegionInfo::meta(), 3, 3), 1);
         assert_eq!(table.get(META_ENCODED_NAME).region, Some(3));
+    }
+
+    /// Whoever splits a WAL believes no more of the region than of the family that has the least.
+    #[test]
+    fn a_region_that_was_closed_has_all_of_its_families_in_files() {
+        let table = FlushedTable::default();
+        let region = RegionInfo::new(TableName::parse(b"t").unwrap(), "a".into(), "b".into(), 3);
+        table.note_closed(region.encoded_name(), 4, 1);
+        assert_eq!(table.get(region.encoded_name()), FlushedIds { region: Some(4), stores: vec![] });
+        for (closed_at, expected) in [(30, 30), (20, 30), (NO_SEQ_NUM, 30)] {
+            table.take(&load(&region, 7, 9), 1);
+            table.note_closed(region.encoded_name(), closed_at, 1);
+            let ids = FlushedIds { region: Some(expected), stores: vec![("f".into(), expected)] };
+            assert_eq!(table.get(region.encoded_name()), ids, "{closed_at}");
+        }
     }
 
     #[test]
