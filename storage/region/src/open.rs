@@ -141,7 +141,10 @@ impl Region {
         }
         // Edits of a deleted family are no higher: no opening has had a family since whose directory is not there.
         let in_edits = edits_dirs.iter().map(EditsDir::highest_edit).max().unwrap_or_default();
-        let known = highest_known_seq(&stores, &edits_dirs).max(in_edits);
+        // Nor are ids in files of a deleted family: those below the highest may be left out of replays as flushed for as long as a master
+        // remembers them, and the family may be added again.
+        let in_deleted = opening.highest_deleted(&entries)?;
+        let known = highest_known_seq(&stores, &edits_dirs).max(in_edits).max(in_deleted);
         for family in table.families().iter().filter(|family| !is_there(family)) {
             opening.make_dir(&place, family, known)?;
             stores.push(opening.open(&mut place, family)?);
@@ -152,7 +155,7 @@ impl Region {
         let replicated = table.families().iter().filter(|family| family.scope() == 1);
         let replicated = replicated.map(|family| family.name().clone()).collect();
         let place = Arc::new(place);
-        let known = highest_known_seq(&stores, &edits_dirs);
+        let known = highest_known_seq(&stores, &edits_dirs).max(in_deleted);
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
             read_points: Arc::default(),
@@ -292,6 +295,11 @@ impl Region {
     }
 }
 
+/// Whether a directory of this name in a region's is none of a family.
+fn is_of_regions(name: &str) -> bool {
+    name.starts_with('.') || name.starts_with("recovered.")
+}
+
 /// Names of the files of a store that another server may have open, sorted; none if the store has no directory.
 pub(crate) fn names_in_store(env: &Env, dir: &Path, tracker: StoreFileTracker) -> Result<Vec<String>> {
     if tracker.loads_list() {
@@ -347,6 +355,35 @@ impl StoreOpening<'_> {
         let (tracker, comparator) = (table.store_file_tracker(family)?, self.info.comparator());
         let zstd_codec = &self.services.settings.zstd_codec;
         NewFamily { env, table, family, tracker, comparator, zstd_codec }.make(place, &dir, known)
+    }
+
+    /// The highest sequence id in files of families that the table has no more. Their directories stay until the master has seen all
+    /// regions open without them. `entries`: what is in the region's directory.
+    fn highest_deleted(&self, entries: &[DirEntry]) -> Result<SeqId> {
+        let (env, mut highest) = (&self.services.env, SeqId::ZERO);
+        for entry in entries.iter().filter(|entry| entry.is_dir && !is_of_regions(&entry.name)) {
+            let Ok(family) = FamilyDescriptor::new(entry.name.as_bytes()) else { continue };
+            if self.table.family(family.name()).is_some() {
+                continue;
+            }
+            let (cache, dir) = (&self.services.cache, self.dir_of(&family));
+            let opener = StoreFileOpener { env, cache, family: &family };
+            for name in names_in_store(env, &dir, StoreFileTracker::DEFAULT)? {
+                match open_files(opener, &dir, std::slice::from_ref(&name), self.root, self.info) {
+                    Ok(files) => {
+                        let seqs = files.iter().map(|file| file.max_seq.max(file.max_cell_seq));
+                        highest = seqs.fold(highest, SeqId::max);
+                    }
+                    // The family may have been deleted because of this file, or be in the archive by now.
+                    Err(error) if error.kind() != ErrorKind::Io || !env.fs.exists(&dir.join(&name))? => {
+                        let region = self.info.encoded_name();
+                        tracing::warn!(region, file = %dir.join(&name).display(), %error, "the sequence id of a deleted family's file is not known");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(highest)
     }
 
     fn open(&self, place: &mut OpeningDir, family: &FamilyDescriptor) -> Result<Store> {

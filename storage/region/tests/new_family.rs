@@ -166,3 +166,45 @@ fn edits_of_a_family_without_files_are_replayed() {
     bench.take_over().unwrap();
     assert_eq!(rows(&bench), ["a"]);
 }
+
+/// The server died after the descriptor had lost the family, and a split left its edits out, as they were all in files. No opening knew their
+/// numbers any more: they were taken again, also by the family of the same name that was added later. A master that remembers up to where
+/// it was flushed had those edits left out as well.
+#[test]
+fn numbers_of_a_deleted_family_are_not_taken_again() {
+    each(|fs, kind| {
+        let mut bench = Bench::on(Arc::new(fs), &[family("f"), kind.clone()]);
+        (0..20).for_each(|n| put(&bench, &format!("old{n}"), "g:q=deleted"));
+        bench.region.flush(None).unwrap();
+        let flushed = bench.region.read_point().get();
+        bench.region.close(true).unwrap(); // as a death
+        bench.fs.remove_dir_all(&root().join("WALs")).unwrap(); // all of it is flushed
+        bench.table = table(&[family("f")]);
+        bench.take_over().unwrap();
+        let opened_at = bench.region.open_seq_num().get();
+        assert!(opened_at > flushed, "{opened_at} is not above {flushed}: {kind:?}");
+        archive_family(&bench, "g");
+        bench.region.close(true).unwrap();
+        bench.table = table(&[family("f"), kind.clone()]);
+        bench.take_over().unwrap();
+        put(&bench, "new", "g:q=value");
+        assert!(bench.region.read_point().get() > flushed + 1);
+        assert_eq!(rows(&bench), ["new"], "{kind:?}");
+    });
+}
+
+/// Perhaps it is just for that file that the family was deleted.
+#[test]
+fn a_file_of_a_deleted_family_that_cannot_be_read_keeps_no_region_from_opening() {
+    let mut bench = Bench::new(&[family("f"), family("g")]);
+    put(&bench, "kept", "f:q=v");
+    put(&bench, "old", "g:q=deleted");
+    bench.region.close(false).unwrap();
+    let dir = bench.region.dir().join("g");
+    for entry in bench.fs.list(&dir).unwrap() {
+        bench.fs.replace(&dir.join(&entry.name), b"no HFile").unwrap();
+    }
+    bench.table = table(&[family("f")]);
+    bench.take_over().unwrap();
+    assert_eq!(rows(&bench), ["kept"]);
+}
