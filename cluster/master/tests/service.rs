@@ -177,27 +177,6 @@ fn replicas_have_locations_as_long_as_the_table_has_them() {
     c.check();
 }
 
-/// While `hbase:meta` moved, a creation was refused, and each of the client's attempts after that got the same error for 15 minutes.
-#[test]
-fn a_refusal_that_may_pass_is_not_repeated_to_the_same_nonce() {
-    let (_sim, c) = Cluster::simulated();
-    let mut request = create(&table("t", &["f"]), &[]);
-    (request.nonce_group, request.nonce) = (Some(7), Some(9));
-    c.server.set_fault("meta_scan", Some(ServerFault::Fails));
-    let error = c.submit("CreateTable", &request).unwrap_err();
-    assert!(error.message.contains("meta_scan fails") && !error.do_not_retry, "{error:?}");
-    c.server.set_fault("meta_scan", None);
-    c.run("CreateTable", &request).unwrap();
-    assert!(c.state("t").is_some());
-    // A refusal that stays is still the answer.
-    (request.nonce_group, request.nonce) = (Some(7), Some(10));
-    c.submit("CreateTable", &request).unwrap_err();
-    c.run("DisableTable", &disable("t")).unwrap();
-    c.run("DeleteTable", &delete("t")).unwrap();
-    let error = c.submit("CreateTable", &request).unwrap_err();
-    assert!(error.class.ends_with(".TableExistsException"), "{error:?}");
-}
-
 #[test]
 fn the_same_nonce_is_the_same_procedure() {
     let (_sim, c) = Cluster::simulated();

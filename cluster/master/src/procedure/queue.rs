@@ -271,13 +271,6 @@ impl State {
         self.limited_count -= usize::from(view.is_some_and(|view| view.is_limited));
         self.interrupts.remove(&id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();
-        let refused = refused && !job.refused_by_result;
-        let mut nonce = (job.record.nonce_group, job.record.nonce);
-        // The client repeats it with the same nonce, and may have better luck.
-        if refused && outcome.as_ref().is_err_and(|error| !error.do_not_retry) {
-            self.nonces.remove(&nonce);
-            nonce.1 = 0;
-        }
         for sender in listeners.prepared {
             let _ = sender.send(if job.refused_by_result { Ok(id) } else { outcome.clone().map(|()| id) });
         }
@@ -290,8 +283,8 @@ impl State {
             submitted_ms: job.record.submitted_ms,
             finished_ms: now_ms,
             outcome,
-            refused,
-            nonce,
+            refused: refused && !job.refused_by_result,
+            nonce: (job.record.nonce_group, job.record.nonce),
             is_kept: job.prepared && job.record.keeps_result(),
             parameters: Arc::new(parameters::kept(&*job.procedure, &job.record.owner)),
         };
