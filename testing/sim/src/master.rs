@@ -109,8 +109,12 @@ fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
         assert!(error.kind() == std::io::ErrorKind::TimedOut, "{error}");
         clock.sleep(RETRY_PAUSE);
     }
+    // Once, as the real one: one whose WALs were taken has a znode until a start takes that from it, and is the only one perhaps.
+    while view.online().is_empty() {
+        clock.sleep(RETRY_PAUSE);
+    }
     let master = loop {
-        if add_recovering(view, &name).is_ok() && !view.online().is_empty() {
+        if add_recovering(view, &name).is_ok() {
             match Master::start(view.env.clone(), &world.root, settings.clone(), view.services()) {
                 Ok(master) => break master,
                 Err(error) => {

@@ -5,16 +5,10 @@ use std::collections::BTreeMap;
 use halcyon_sim::{Options, simulate};
 use halcyon_testkit::for_each_seed;
 
-/// They end without a master since recoveries wait for leases; docs/PROGRESS.md has what is known. `HALCYON_SEED` runs one of them.
-const OPEN: [u64; 2] = [169, 374];
-
 #[test]
 fn a_cluster_keeps_its_promises() {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for_each_seed("-p halcyon-sim --test seeds a_cluster_keeps_its_promises", 0..400, |seed| {
-        if OPEN.contains(&seed) && std::env::var_os("HALCYON_SEED").is_none() {
-            return;
-        }
         let report = simulate(seed, Options::default());
         for (what, count) in report.counts {
             *counts.entry(what).or_default() += count;
