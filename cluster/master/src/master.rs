@@ -11,7 +11,7 @@ use halcyon_contract::{
 use halcyon_env::{Env, Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
@@ -114,9 +114,9 @@ impl Master {
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
         let members = Members::new();
-        let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
-        let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let meta_last = cluster.coordination.meta_last();
+        let dead = recover_all(&cluster, &members, meta_last.as_ref(), settings.split_threads, &timelines)?;
+        let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;
         let meta_stayed = meta_last.as_ref().is_some_and(is_online);
         let threads = settings.split_threads;
@@ -420,10 +420,12 @@ impl RegionServerStatus for Master {
 }
 
 /// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
-/// Returns the dead servers.
+/// Returns the dead servers that are recovered. Where one is not, say because of a WAL that nobody can split, its regions stay closed, and
+/// `recover_dead_servers` tries again; but without what is left of `hbase:meta` there is no start.
 fn recover_all(
     cluster: &ClusterServices,
     members: &Arc<Members>,
+    meta_last: Option<&ServerName>,
     threads: usize,
     timelines: &Arc<Timelines>,
 ) -> Result<Vec<ServerName>> {
@@ -432,10 +434,21 @@ fn recover_all(
     for server in &dead {
         timelines.noticed(server, Noticed::FoundAtTakeover, None);
     }
-    parallel::for_each(threads, dead, move |server| {
-        wal_split::recover(&cluster, &members, &server, threads, &timelines)?;
-        Ok(server)
-    })
+    // Before the first of them is waited for, so that the rests of their leases pass at the same time.
+    members.depose_all(&cluster, threads);
+    let meta_last = meta_last.cloned();
+    let recovered = parallel::for_each(threads, dead, move |server| {
+        match wal_split::recover(&cluster, &members, &server, threads, &timelines) {
+            Ok(()) => Ok(Some(server)),
+            Err(error) if meta_last.as_ref().is_none_or(|it| *it == server) => Err(error),
+            Err(error) if wal_split::has_meta_wal(&cluster, &server)? => Err(error),
+            Err(error) => {
+                error!(%server, %error, "a dead server is not recovered: its regions stay closed for now");
+                Ok(None)
+            }
+        }
+    })?;
+    Ok(recovered.into_iter().flatten().collect())
 }
 
 /// Makes a system table in the background, unless it is there or an earlier start has begun it.

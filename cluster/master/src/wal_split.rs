@@ -134,6 +134,12 @@ pub(crate) fn recover(
     Ok(())
 }
 
+/// Whether there is still a WAL of `hbase:meta` of a server that was fenced, or should be.
+pub(crate) fn has_meta_wal(cluster: &ClusterServices, server: &ServerName) -> Result<bool> {
+    let Some(dir) = fence(cluster, server)? else { return Ok(false) };
+    Ok(names(cluster, &dir)?.iter().any(|name| name.ends_with(META_WAL)))
+}
+
 fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
     let files = list(&*cluster.wals.env.fs, dir)?.into_iter().filter(|file| !file.is_dir);
     Ok(files.map(|file| file.name).collect())

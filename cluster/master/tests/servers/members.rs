@@ -124,6 +124,44 @@ fn ordinary(c: &Many) -> ServerName {
     state.online.iter().find(|(_, regions)| is_ordinary(regions)).expect("three are enough").0.clone()
 }
 
+/// While the master lived only the regions of that server were closed. The next one did not start.
+#[test]
+fn a_wal_that_nobody_can_split_keeps_no_master_from_starting() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let (dead, servers) = (ordinary(&c), c.servers.clone());
+    c.master.stop();
+    let there = 9 - servers.regions_at(&dead);
+    servers.state.lock().damaged.insert(format!("{dead}.1"));
+    servers.kill(&dead);
+    let c = Many::over(servers);
+    c.master.recover_dead_servers();
+    let _: pb::CreateTableResponse = c.call("CreateTable", &create(&table("later", &["f"]), &[]));
+    let open_at = |table: &str| -> usize {
+        let state = c.servers.state.lock();
+        state.online.values().flat_map(BTreeMap::values).filter(|it| it.table().to_string() == table).count()
+    };
+    let begun = Instant::now();
+    while open_at("later") == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", c.master.procedures());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(open_at("t"), there, "those of the dead server wait");
+    let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
+    let _: pb::RunHbckChoreResponse =
+        answer(&hbck, "RunHbckChore", &pb::RunHbckChoreRequest::default()).unwrap();
+    let problems = c.master.hbck_report().unwrap().1;
+    assert!(problems.iter().any(|it| it.contains("cannot be split")), "{problems:?}");
+    c.servers.state.lock().damaged.clear();
+    let begun = Instant::now();
+    while open_at("t") < 9 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", c.master.procedures());
+        c.master.recover_dead_servers(); // as the process does now and then
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    c.settles("t", 9);
+}
+
 /// It was set aside, with the locks of the server: the master lived, and its regions stayed closed.
 #[test]
 fn a_recovery_that_fails_in_an_assertion_is_repeated() {
