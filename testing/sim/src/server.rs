@@ -190,6 +190,24 @@ impl World {
         open.is_some_and(|open| open.seq == seq && open.is_granted)
     }
 
+    /// As [`World::refuse`], by the master that gave an order. It does not count if a later order has come for the region: a real
+    /// server reports one opening at a time, and a later order waits for the end of the one before.
+    pub(crate) fn refuse_order(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        seq: u64,
+        order: Order,
+    ) {
+        let is_newest = {
+            let mut state = self.lock();
+            state.servers.get_mut(name).is_some_and(|server| server.is_newest(region, order.number))
+        };
+        if is_newest {
+            self.refuse(name, region, seq);
+        }
+    }
+
     /// The master has refused the report of an opening. One report has one answer: a region that serves goes on.
     pub(crate) fn refuse(self: &Arc<World>, name: &ServerName, region: &RegionInfo, seq: u64) {
         let is_that = {

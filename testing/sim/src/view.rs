@@ -540,7 +540,7 @@ impl RegionServerApi for Reached {
         world.at(&mut world.lock(), ANSWER_TIME * 4, unanswered);
         world.delay(WAY_MAX);
         if let Err(error) = announce(seq) {
-            world.refuse(&self.server, region, seq);
+            world.refuse_order(&self.server, region, seq, order);
             return Err(error);
         }
         world.delay(WAY_MAX);
