@@ -484,8 +484,18 @@ impl Many {
         };
         let timelines = Arc::new(Timelines::new(servers.env.clock.clone()));
         timelines.takeover_began(&settings.server_name, 1, None);
-        let (env, noting) = (servers.env.clone(), timelines.clone());
-        let master = Master::start_noting(env, Path::new(ROOT), settings, services, noting).unwrap();
+        // Again after an error that passes, as the process does.
+        let begun = Instant::now();
+        let master = loop {
+            let (env, services, noting) = (servers.env.clone(), services.clone(), timelines.clone());
+            match Master::start_noting(env, Path::new(ROOT), settings.clone(), services, noting) {
+                Ok(master) => break master,
+                Err(error) => assert!(
+                    !error.kind().is_permanent() && begun.elapsed() < Duration::from_secs(20),
+                    "no master starts: {error}"
+                ),
+            }
+        };
         timelines.takeover_ended();
         let service = MasterService::new(master.clone()).unwrap();
         Many { servers, master, service, timelines }

@@ -284,6 +284,10 @@ impl RegionServers for View {
         }
     }
 
+    fn declare_dead(&self, server: &ServerName) {
+        self.expire(server);
+    }
+
     fn recovering(&self) -> Vec<ServerName> {
         let known = self.known.lock();
         known.dead.iter().filter(|(_, recovers)| **recovers).map(|(server, _)| server.clone()).collect()

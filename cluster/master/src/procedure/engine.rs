@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
+use halcyon_contract::Standing;
 use halcyon_env::{Condvar, Mutex, contained, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
@@ -20,7 +21,7 @@ use super::record::{self, Loaded, Record, SetAside};
 use super::results::{Finished, Results};
 use super::times::{ProcedureTimes, TimesByKind};
 use super::unreadable::Unreadable;
-use super::{Answer, Class, Procedure, TAKE_SNAPSHOT_CLASS, decode};
+use super::{Answer, Class, Procedure, TAKE_SNAPSHOT_CLASS, decode, server_crash};
 use crate::errors;
 use crate::state::MasterState;
 
@@ -70,6 +71,22 @@ fn taken_up(core: &MasterState, mut record: Record) -> (Record, Box<dyn Procedur
             record.set_aside = set_aside.or_else(|| record::unreadable(core, record.id, &error).set_aside);
             let payload = record.payload.clone();
             (record, Box::new(Unreadable::new(payload)))
+        }
+    }
+}
+
+/// The master before this one has declared a server dead. It may live and have its znode still, and its recovery goes on all the same:
+/// it gets no regions any more, and those that it got from this master are recovered too.
+fn keep_verdict(core: &MasterState, record: &Record, procedure: &dyn Procedure) {
+    if record.kind != server_crash::KIND {
+        return;
+    }
+    for lock in procedure.locks() {
+        if let Resource::Server(server) = &lock.resource
+            && core.cluster.servers.standing(server) == Standing::Online
+        {
+            warn!(%server, "a server lives that an earlier master has declared dead: that stays so");
+            core.cluster.servers.declare_dead(server);
         }
     }
 }
@@ -134,6 +151,7 @@ impl Engine {
                     "an unfinished procedure resumes"
                 ),
             }
+            keep_verdict(&core, &record, &*procedure);
             let by_number = record.by_number;
             state.push(record, procedure, true, by_number, &core);
         }
