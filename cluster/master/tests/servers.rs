@@ -9,6 +9,7 @@ mod gathering;
 mod groups;
 mod hbck;
 mod in_place;
+mod left_records;
 mod members;
 mod states;
 mod transitions;

@@ -134,7 +134,9 @@ impl Engine {
             }
             state.remember(ended.id, Finished::of_record(ended));
         }
+        let mut begun = Vec::new();
         for record in records {
+            let id = record.id;
             if record.bypassed {
                 record::remove(&core, record.id)?;
                 continue;
@@ -152,9 +154,15 @@ impl Engine {
                 ),
             }
             keep_verdict(&core, &record, &*procedure);
-            let by_number = record.by_number;
+            let (by_number, has_begun) = (record.by_number, record.has_begun());
             state.push(record, procedure, true, by_number, &core);
+            if has_begun {
+                begun.push(id);
+            }
         }
+        // Before anybody waits. Else one that never began could run in the middle of another: a merge of a region whose move is half
+        // done, and the move would open what was merged.
+        begun.into_iter().for_each(|id| state.resume(id));
         let shared = Arc::new(Shared {
             core,
             state: Mutex::new(state),

@@ -156,6 +156,20 @@ impl State {
         self.waiting.push(job);
     }
 
+    /// Gives a procedure of the master before its locks back. One that has lent a lock waits if another has that now.
+    pub(super) fn resume(&mut self, id: u64) {
+        let Some(job) = self.waiting.take(|job| job.record.id == id) else { return };
+        if !self.locks.is_free(&job.locks) {
+            self.waiting.push_front(job);
+            return;
+        }
+        self.locks.take(&job.locks);
+        if let Some(view) = self.views.get_mut(&id) {
+            view.begun = true;
+        }
+        self.paused.push(job);
+    }
+
     pub(super) fn next_id(&mut self, core: &MasterState) -> Result<u64> {
         if self.ids.is_empty() {
             self.ids = record::reserve_ids(core)?;

@@ -64,6 +64,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Whether it surely had its locks when the master ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.step > 0 || self.failure.is_some() || self.set_aside.is_some()
+    }
+
     /// Whether a client may ask the next master how it ended.
     pub(crate) fn keeps_result(&self) -> bool {
         self.nonce != 0 || (self.by_number && !self.owner.is_empty())

@@ -240,6 +240,12 @@ impl TransitRegion {
         self.region.is_meta() && self.region.is_secondary()
     }
 
+    /// Whether its rows are in other regions now, or nowhere: it was split or merged between two steps, which another program or a
+    /// master before this one may have let happen.
+    fn is_gone(&self, core: &MasterState) -> bool {
+        find_whole(&core.tables.read(), &self.region).is_err()
+    }
+
     fn close(&mut self, core: &MasterState) -> Result<()> {
         if self.is_copy_of_meta() {
             return Ok(()); // after it was opened
@@ -249,6 +255,9 @@ impl TransitRegion {
         }
         if self.to.is_none() && self.action == RegionAction::Move && !core.cluster.servers.is_one_process() {
             self.to = core.choose_target(&self.region, self.from.as_ref());
+        }
+        if self.is_gone(core) {
+            return Ok(()); // it is open nowhere
         }
         self.warm_up(core);
         let region = std::slice::from_ref(&self.region);
@@ -272,6 +281,10 @@ impl TransitRegion {
         let not_at = self.from.as_ref().filter(|_| self.action == RegionAction::Move);
         if self.region.is_meta() {
             return meta_region::open(core, not_at, self.to.as_ref());
+        }
+        if self.is_gone(core) {
+            let text = format!("{} is not opened: it is part of another region, or deleted", self.region);
+            return Err(Error::invalid(text));
         }
         let descriptor = core.locked_descriptor(self.region.table())?;
         let wanted = Wanted { to: self.to.as_ref(), not_at, near: None };

@@ -1,7 +1,5 @@
 //! Servers that the master does not see whole: their WALs are elsewhere, or they live although they were declared dead.
 
-use prost::Message;
-
 use super::*;
 
 /// Longer than a recovery takes here.
@@ -115,47 +113,6 @@ fn a_master_that_takes_over_waits_for_the_lease_too() {
     let state = c.servers.state.lock();
     assert!(at_dead.iter().all(|region| state.opened_at[region] >= begun + LEASE));
     assert!(state.leases.is_empty(), "the note is gone");
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Record {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(string, tag = "2")]
-    kind: String,
-    #[prost(bytes = "vec", tag = "4")]
-    payload: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Crash {
-    #[prost(message, required, tag = "1")]
-    server: pb::ServerName,
-}
-
-/// The next master gave it regions, `hbase:meta` too, and took its znode in the recovery that went on. It learned of its death only by
-/// that.
-#[test]
-fn a_server_that_an_earlier_master_has_declared_dead_stays_dead() {
-    let c = Many::new(env(), 3);
-    c.create(&KEYS);
-    let servers = c.servers.clone();
-    c.master.stop();
-    let judged = servers.state.lock().meta.clone().unwrap();
-    let crash = Crash { server: judged.to_pb() };
-    let record = Record { id: 900_000, kind: "server_crash".to_string(), payload: crash.encode_to_vec() };
-    let (fs, all) = (&servers.env.fs, Path::new(ROOT).join("MasterData/procedures"));
-    let of_master = all.join(fs.list(&all).unwrap()[0].name.clone());
-    let bytes = [&[1][..], &record.encode_to_vec()].concat();
-    fs.replace(&of_master.join(record.id.to_string()), &bytes).unwrap();
-    // It has its znode. A start that finds it dead behind the opening of meta there is repeated, as the process does.
-    let c = Many::over(servers);
-    c.settles("t", 9);
-    c.quiet();
-    let state = c.servers.state.lock();
-    assert!(!state.online.contains_key(&judged), "it lives, and is not used");
-    assert!(state.deposed.contains(&judged));
-    assert_ne!(state.meta.as_ref(), Some(&judged));
 }
 
 /// A server without `hbase:meta` and `hbase:namespace`.

@@ -1,0 +1,132 @@
+//! What a master that starts makes of procedures that the one before has left.
+
+use prost::Message;
+
+use super::*;
+
+#[derive(Clone, PartialEq, Message)]
+struct Record {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(string, tag = "2")]
+    kind: String,
+    #[prost(uint32, tag = "3")]
+    step: u32,
+    #[prost(bytes = "vec", tag = "4")]
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Crash {
+    #[prost(message, required, tag = "1")]
+    server: pb::ServerName,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Transit {
+    #[prost(message, required, tag = "1")]
+    region: pb::RegionInfo,
+    #[prost(int32, tag = "2")]
+    action: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Merge {
+    #[prost(message, repeated, tag = "1")]
+    parents: Vec<pb::RegionInfo>,
+    #[prost(message, required, tag = "2")]
+    merged: pb::RegionInfo,
+}
+
+const ASSIGN: i32 = 0;
+const MOVE: i32 = 2;
+
+impl Servers {
+    fn leave(&self, id: u64, kind: &str, step: u32, payload: &impl Message) {
+        let record = Record { id, kind: kind.to_string(), step, payload: payload.encode_to_vec() };
+        let (fs, all) = (&self.env.fs, Path::new(ROOT).join("MasterData/procedures"));
+        let of_master = all.join(fs.list(&all).unwrap()[0].name.clone());
+        let bytes = [&[1][..], &record.encode_to_vec()].concat();
+        fs.replace(&of_master.join(id.to_string()), &bytes).unwrap();
+    }
+}
+
+/// The next master gave it regions, `hbase:meta` too, and took its znode in the recovery that went on. It learned of its death only by
+/// that.
+#[test]
+fn a_server_that_an_earlier_master_has_declared_dead_stays_dead() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let servers = c.servers.clone();
+    c.master.stop();
+    let judged = servers.state.lock().meta.clone().unwrap();
+    servers.leave(900_000, "server_crash", 0, &Crash { server: judged.to_pb() });
+    // It has its znode. A start that finds it dead behind the opening of meta there is repeated, as the process does.
+    let c = Many::over(servers);
+    c.settles("t", 9);
+    c.quiet();
+    let state = c.servers.state.lock();
+    assert!(!state.online.contains_key(&judged), "it lives, and is not used");
+    assert!(state.deposed.contains(&judged));
+    assert_ne!(state.meta.as_ref(), Some(&judged));
+}
+
+/// The regions of "t", and a cluster whose master has ended, in which the first of them is closed.
+fn half_moved() -> (Arc<Servers>, Vec<RegionInfo>) {
+    let c = Many::new(env(), 3);
+    c.create(&["m"]);
+    let open: BTreeMap<RegionInfo, ServerName> = {
+        let state = c.servers.state.lock();
+        let all = state.online.iter().flat_map(|(at, all)| all.values().map(|it| (it.clone(), at.clone())));
+        all.filter(|(region, _)| region.table().to_string() == "t").collect()
+    };
+    let regions: Vec<RegionInfo> = open.keys().cloned().collect();
+    let servers = c.servers.clone();
+    let unassign = pb::UnassignRegionRequest {
+        region: pb::RegionSpecifier { r#type: 1, value: regions[0].region_name().clone() },
+        force: Some(false),
+    };
+    let _: pb::UnassignRegionResponse = c.call("UnassignRegion", &unassign);
+    c.quiet();
+    c.master.stop();
+    (servers, regions)
+}
+
+fn merge_of(regions: &[RegionInfo]) -> Merge {
+    let id = regions.iter().map(RegionInfo::region_id).max().unwrap() + 1;
+    let merged = RegionInfo::new(regions[0].table().clone(), Default::default(), Default::default(), id);
+    Merge { parents: regions.iter().map(RegionInfo::to_pb).collect(), merged: merged.to_pb() }
+}
+
+fn open_of_t(c: &Many) -> Vec<RegionInfo> {
+    let state = c.servers.state.lock();
+    let all = state.online.values().flat_map(|regions| regions.values().cloned());
+    all.filter(|region| region.table().to_string() == "t").collect()
+}
+
+/// A move had closed its region when the master ended, and a merge waited for it. The merge was the first to run at the next master, and
+/// the move then opened a region whose rows the merged one had: what was written there was lost.
+#[test]
+fn what_has_begun_goes_on_before_what_waits_for_it() {
+    let (servers, regions) = half_moved();
+    servers.leave(900_000, "merge_regions", 0, &merge_of(&regions));
+    servers.leave(900_001, "transit_region", 1, &Transit { region: regions[0].to_pb(), action: MOVE });
+    let c = Many::over(servers);
+    c.quiet();
+    let open = open_of_t(&c);
+    assert!(open.len() == 1 && !regions.contains(&open[0]), "{open:?}");
+}
+
+/// An opening that did not begin comes behind the merge, and finds that its region is no more. So does a move in its first step.
+#[test]
+fn regions_that_were_merged_meanwhile_are_opened_no_more() {
+    for action in [ASSIGN, MOVE] {
+        let (servers, regions) = half_moved();
+        servers.leave(900_000, "merge_regions", 1, &merge_of(&regions));
+        servers.leave(900_001, "transit_region", 0, &Transit { region: regions[0].to_pb(), action });
+        let c = Many::over(servers);
+        c.quiet();
+        let open = open_of_t(&c);
+        assert!(open.len() == 1 && !regions.contains(&open[0]), "{action}: {open:?}");
+    }
+}
