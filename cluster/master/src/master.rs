@@ -27,8 +27,8 @@ use crate::normalizer::Normalizer;
 use crate::peers::Peers;
 use crate::placement::{Place, soon};
 use crate::procedure::{
-    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
-    SplitRegion, Submission, TransitRegion,
+    CreateTable, DisableTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource,
+    ServerCrash, SplitRegion, Submission, TransitRegion,
 };
 use crate::quotas::{Observer, QuotaNumbers, QuotaState};
 use crate::settings::StopRequest;
@@ -115,7 +115,7 @@ impl Master {
         timelines.load(&env, root);
         let members = Members::new();
         let meta_last = cluster.coordination.meta_last();
-        let dead = recover_all(&cluster, &members, meta_last.as_ref(), settings.split_threads, &timelines)?;
+        let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;
         let meta_stayed = meta_last.as_ref().is_some_and(is_online);
@@ -172,7 +172,7 @@ impl Master {
         if !meta_stayed {
             wait_for_servers(&core); // the next line may open a region
         }
-        namespaces::load(&core)?;
+        namespaces::load_at_start(&core)?;
         peers::load(&core)?;
         if core.has_groups() {
             groups::load(&core)?;
@@ -252,6 +252,7 @@ impl Master {
             drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
         }
         self.core.members.depose_all(&self.core.cluster, self.core.settings.split_threads);
+        namespaces::load_late(&self.core);
         self.open_left_over();
         self.sweep_timelines();
     }
@@ -425,7 +426,6 @@ impl RegionServerStatus for Master {
 fn recover_all(
     cluster: &ClusterServices,
     members: &Arc<Members>,
-    meta_last: Option<&ServerName>,
     threads: usize,
     timelines: &Arc<Timelines>,
 ) -> Result<Vec<ServerName>> {
@@ -436,11 +436,11 @@ fn recover_all(
     }
     // Before the first of them is waited for, so that the rests of their leases pass at the same time.
     members.depose_all(&cluster, threads);
-    let meta_last = meta_last.cloned();
     let recovered = parallel::for_each(threads, dead, move |server| {
         match wal_split::recover(&cluster, &members, &server, threads, &timelines) {
             Ok(()) => Ok(Some(server)),
-            Err(error) if meta_last.as_ref().is_none_or(|it| *it == server) => Err(error),
+            // Without a server nothing can be opened either, and soon there is one.
+            Err(error) if members.ready(&cluster).is_empty() => Err(error),
             Err(error) if wal_split::has_meta_wal(&cluster, &server)? => Err(error),
             Err(error) => {
                 error!(%server, %error, "a dead server is not recovered: its regions stay closed for now");
@@ -549,7 +549,8 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
         match entry.state {
             TableState::Enabling if left_over => regions::set_table_state(core, name, TableState::Enabled)?,
             TableState::Disabling if left_over => {
-                regions::close(core, name, &entry.live_regions(), Some(TableState::Disabled))?;
+                // Else a region that cannot be closed now would keep a master from starting.
+                drop(engine.submit(Box::new(DisableTable::left(name)), Submission::default()));
                 continue;
             }
             TableState::Enabled => {}
@@ -567,7 +568,9 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
             if !is_open && is_busy && !one_process && known.state == RegionState::Open {
                 unsure.push(region.clone());
             }
-            !is_open && !is_busy
+            // The recovery of its server opens it.
+            let waits = !one_process && matches!(core.place_of(region), Place::Recovering(_));
+            !is_open && !is_busy && !waits
         });
         // A master wrote that it is open, had no answer, and refused the opening. The procedure must not take it for done.
         regions::mark(core, name, &unsure, RegionState::Opening);

@@ -10,11 +10,12 @@ use halcyon_env::Env;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName, layout};
 use tracing::info;
 
+use crate::descriptors;
 use crate::members::Members;
 use crate::placement::{Chooser, Place};
 use crate::state::{MasterState, MetaPlace, MetaState};
 use crate::timeline::{Noticed, Timelines};
-use crate::{descriptors, wal_split};
+use crate::wal_split::{self, Logs};
 
 /// Makes the files of `hbase:meta` if they are not there, with the store file tracker of new tables; returns its descriptor.
 pub(crate) fn prepare(
@@ -63,7 +64,13 @@ pub(crate) fn open_first(
     let here = last.filter(|_| standing == Some(Standing::Online));
     if let (Some(Standing::Recovering), Some(last)) = (standing, last) {
         timelines.noticed(last, Noticed::FoundAtTakeover, None);
-        wal_split::recover(cluster, members, last, split_threads, timelines)?;
+        // Its other WALs are split by a recovery, which may take longer, or for ever.
+        let fenced = wal_split::fence(cluster, last)?;
+        members.depose(cluster, last)?;
+        if let Some(dir) = fenced {
+            wal_split::split(cluster, members, &dir, Logs::Meta, split_threads)?;
+        }
+        members.wait_for_lease(cluster, last)?;
     }
     let (online, draining) = (members.ready(cluster), cluster.servers.draining());
     let (last_choice, new): (Vec<_>, Vec<_>) =

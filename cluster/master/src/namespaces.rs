@@ -15,9 +15,9 @@ use halcyon_schema::{
     NamespaceDescriptor, RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, layout,
 };
 use prost::Message;
-use tracing::warn;
+use tracing::{error, info, warn};
 
-use crate::placement::soon;
+use crate::placement::{Place, soon};
 use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
 use crate::{descriptors, meta, regions};
 
@@ -30,9 +30,15 @@ const REGION_ID: u64 = 1;
 #[derive(Clone, Default)]
 pub(crate) struct Namespaces {
     by_name: BTreeMap<String, NamespaceDescriptor>,
+    /// Not if the server of the table has left a WAL that is not split: then those who ask for namespaces are told to wait.
+    is_loaded: bool,
 }
 
 impl Namespaces {
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.is_loaded
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&NamespaceDescriptor> {
         self.by_name.get(name)
     }
@@ -53,6 +59,34 @@ impl Namespaces {
 /// Whether a namespace always exists.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name == TableName::DEFAULT_NAMESPACE || name == TableName::SYSTEM_NAMESPACE
+}
+
+/// As [`load`], when a master starts. Without the table, which waits for the WALs of its server, all but namespaces can be worked on.
+pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
+    let loaded = load(core);
+    let Err(error) = &loaded else { return Ok(()) };
+    // Groups of servers are named by namespaces: without them regions would be opened at the wrong servers.
+    if !is_recovering(core) || core.has_groups() {
+        return loaded;
+    }
+    error!(%error, "namespaces cannot be read: they can neither be shown nor changed, and no table can be made, until they are");
+    Ok(())
+}
+
+/// Reads them if the start could not, and the table can be opened now.
+pub(crate) fn load_late(core: &MasterState) {
+    if core.namespaces.read().is_loaded || is_recovering(core) {
+        return;
+    }
+    match load(core) {
+        Ok(()) => info!("namespaces are loaded"),
+        Err(error) => warn!(%error, "namespaces cannot be read yet"),
+    }
+}
+
+fn is_recovering(core: &MasterState) -> bool {
+    let region = table_region(core).map(|(region, _)| region);
+    region.is_ok_and(|region| matches!(core.place_of(&region), Place::Recovering(_)))
 }
 
 /// Opens `hbase:namespace` and reads it; makes it if it is not there, with those namespaces that have a directory.
@@ -88,6 +122,7 @@ pub(crate) fn load(core: &MasterState) -> Result<()> {
             namespaces.put(namespace);
         }
     }
+    namespaces.is_loaded = true;
     *core.namespaces.write() = namespaces;
     Ok(())
 }

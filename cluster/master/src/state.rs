@@ -432,7 +432,18 @@ impl MasterState {
         self.cluster.coordination.backup_masters()
     }
 
+    /// PleaseHoldException while namespaces could not be read.
+    pub(crate) fn check_namespaces(&self) -> std::result::Result<(), RpcError> {
+        if self.namespaces.read().is_loaded() {
+            return Ok(());
+        }
+        let text =
+            "namespaces cannot be read before the WALs of the server that had hbase:namespace are split";
+        Err(RpcError::please_hold(text))
+    }
+
     pub(crate) fn namespace(&self, name: &str) -> std::result::Result<NamespaceDescriptor, RpcError> {
+        self.check_namespaces()?;
         self.namespaces.read().get(name).cloned().ok_or_else(|| RpcError::namespace_not_found(name))
     }
 

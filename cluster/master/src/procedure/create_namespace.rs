@@ -46,6 +46,7 @@ impl Procedure for CreateNamespace {
         halcyon_schema::check_file_name("The namespace", name).map_err(errors::invalid)?;
         groups::check_namespace(core, &self.namespace)?;
         quotas::check_namespace(core, &self.namespace)?;
+        core.check_namespaces()?;
         if core.namespace(&self.namespace.name).is_ok() {
             let message = format!("Namespace {} already exists", self.namespace.name);
             return Err(RpcError::namespace_exist(message));

@@ -1,7 +1,7 @@
 //! Creates a table.
 
 use bytes::Bytes;
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, check_file_name, layout};
@@ -173,6 +173,7 @@ pub(super) fn check_name(table: &TableName) -> std::result::Result<(), RpcError>
 
 /// The namespace of a new table may have gone while a step of its creation failed.
 pub(super) fn check_namespace(core: &MasterState, table: &TableName) -> Result<()> {
+    core.check_namespaces().map_err(|error| Error::new(ErrorKind::Busy, error.message))?;
     core.namespace(table.namespace()).map(drop).map_err(|_| {
         Error::invalid(format!("The namespace of table {table} was deleted while the table was being made"))
     })

@@ -14,12 +14,22 @@ use crate::{errors, regions};
 pub(super) const KIND: &str = "disable_table";
 
 pub(crate) struct DisableTable {
-    pub(crate) table: TableName,
+    table: TableName,
+    /// It is DISABLING already, and the procedure that has made it so is lost.
+    is_left: bool,
 }
 
 impl DisableTable {
+    pub(crate) fn new(table: TableName) -> DisableTable {
+        DisableTable { table, is_left: false }
+    }
+
+    pub(crate) fn left(table: &TableName) -> DisableTable {
+        DisableTable { table: table.clone(), is_left: true }
+    }
+
     pub(super) fn decode(bytes: &[u8]) -> Result<DisableTable> {
-        Ok(DisableTable { table: TableName::from_pb(&payload::<pb::TableName>(KIND, bytes)?)? })
+        Ok(DisableTable::new(TableName::from_pb(&payload::<pb::TableName>(KIND, bytes)?)?))
     }
 }
 
@@ -45,7 +55,11 @@ impl Procedure for DisableTable {
         if self.table.is_meta() {
             return Err(errors::constraint(format!("Cannot disable {}", self.table)));
         }
-        check_enabled(&core.table(&self.table)?)
+        let entry = core.table(&self.table)?;
+        if self.is_left && entry.state == TableState::Disabling {
+            return Ok(());
+        }
+        check_enabled(&entry)
     }
 
     fn payload(&self) -> Vec<u8> {

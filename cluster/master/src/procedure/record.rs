@@ -176,6 +176,11 @@ fn take_over(core: &MasterState) -> Result<()> {
     Ok(fs.sync_dir(&all)?)
 }
 
+/// Whether a later master has taken them. An answer that did not come is none.
+pub(crate) fn are_taken(core: &MasterState) -> bool {
+    matches!(core.env.fs.exists(&dir(core)), Ok(false))
+}
+
 fn move_into_place(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
     Ok(fs.rename(from, to).or_else(|error| fs.resolve_rename(from, to, error))?)
 }

@@ -1,6 +1,7 @@
 //! A thread of the engine: takes a procedure, runs its steps, and ends it, undoes it or puts it aside.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -338,7 +339,18 @@ impl Shared {
         let _one_at_a_time = self.record_writes.lock();
         let asked = self.state.lock().interrupts.get(&record.id).copied();
         record.bypassed |= asked == Some(Interrupt::Bypass);
-        record::write(&self.core, record)
+        record::write(&self.core, record).inspect_err(|_| self.stop_if_followed())
+    }
+
+    /// Ends the work of a master that has a successor: that has taken the records, and goes on with the procedures. A step that would be
+    /// repeated here could undo what was done since.
+    fn stop_if_followed(&self) {
+        if record::are_taken(&self.core) {
+            error!("another master has taken the procedures: this one does nothing more");
+            self.core.stopped.store(true, Ordering::SeqCst);
+            self.state.lock().stopping = true;
+            self.wake.notify_all();
+        }
     }
 
     /// A step that does not end: what comes after it must not run, now or after a restart.

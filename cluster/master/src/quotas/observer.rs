@@ -362,7 +362,7 @@ impl Shared {
             let (was, is) = (is_disabling(quotas.snapshots.get(table)), is_disabling(Some(new)));
             let state = state_of(&self.core, table);
             let order: Box<dyn Procedure> = match (was, is, state) {
-                (_, true, Some(TableState::Enabled)) => Box::new(DisableTable { table: table.clone() }),
+                (_, true, Some(TableState::Enabled)) => Box::new(DisableTable::new(table.clone())),
                 (true, false, Some(TableState::Disabled)) => Box::new(EnableTable { table: table.clone() }),
                 _ => continue,
             };

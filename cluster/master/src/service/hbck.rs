@@ -211,6 +211,11 @@ impl HbckService {
         let (master, by) = (self.master.clone(), submission(call, (0, 0)));
         self.workers.run(move || {
             let begin = |server: ServerName| {
+                if server == master.core.settings.server_name {
+                    return Err(RpcError::do_not_retry(format!(
+                        "{server} is the active master, which lives"
+                    )));
+                }
                 let lock = Resource::Server(server.clone());
                 let views = master.engine.views();
                 if views.iter().any(|view| view.locks.iter().any(|it| it.resource == lock)) {

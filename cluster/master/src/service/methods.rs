@@ -113,10 +113,10 @@ const METHODS: &[(&str, Handler)] = &[
         ready(call, |request| namespaces::get(service.core(), &request))
     }),
     ("ListNamespaces", |service, call| {
-        ready(call, |_: pb::ListNamespacesRequest| Ok(namespaces::names(service.core())))
+        ready(call, |_: pb::ListNamespacesRequest| namespaces::names(service.core()))
     }),
     ("ListNamespaceDescriptors", |service, call| {
-        ready(call, |_: pb::ListNamespaceDescriptorsRequest| Ok(namespaces::descriptors(service.core())))
+        ready(call, |_: pb::ListNamespaceDescriptorsRequest| namespaces::descriptors(service.core()))
     }),
     ("ListTableNamesByNamespace", |service, call| {
         ready(call, |request| namespaces::table_names(service.core(), &request))

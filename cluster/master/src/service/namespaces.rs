@@ -33,15 +33,18 @@ pub(super) fn get(
     Ok(pb::GetNamespaceDescriptorResponse { namespace_descriptor })
 }
 
-pub(super) fn names(core: &MasterState) -> pb::ListNamespacesResponse {
+pub(super) fn names(core: &MasterState) -> Answer<pb::ListNamespacesResponse> {
+    core.check_namespaces()?;
     let namespaces = core.namespaces.read();
-    pb::ListNamespacesResponse { namespace_name: namespaces.iter().map(|each| each.name.clone()).collect() }
+    let namespace_name = namespaces.iter().map(|each| each.name.clone()).collect();
+    Ok(pb::ListNamespacesResponse { namespace_name })
 }
 
-pub(super) fn descriptors(core: &MasterState) -> pb::ListNamespaceDescriptorsResponse {
+pub(super) fn descriptors(core: &MasterState) -> Answer<pb::ListNamespaceDescriptorsResponse> {
+    core.check_namespaces()?;
     let namespaces = core.namespaces.read();
     let namespace_descriptor = namespaces.iter().map(NamespaceDescriptor::to_pb).collect();
-    pb::ListNamespaceDescriptorsResponse { namespace_descriptor }
+    Ok(pb::ListNamespaceDescriptorsResponse { namespace_descriptor })
 }
 
 pub(super) fn table_names(

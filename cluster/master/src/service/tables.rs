@@ -166,7 +166,7 @@ pub(super) fn enable(request: pb::EnableTableRequest) -> Answer<Request> {
 
 pub(super) fn disable(request: pb::DisableTableRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
-    Ok((Box::new(DisableTable { table: name(&request.table_name)? }), nonce))
+    Ok((Box::new(DisableTable::new(name(&request.table_name)?)), nonce))
 }
 
 pub(super) fn modify(request: pb::ModifyTableRequest) -> Answer<Request> {

@@ -130,3 +130,27 @@ fn regions_that_were_merged_meanwhile_are_opened_no_more() {
         assert!(open.len() == 1 && !regions.contains(&open[0]), "{action}: {open:?}");
     }
 }
+
+/// A master that ZooKeeper did not hear went on: its step was done, its record could not be written, and so the step was repeated, over
+/// what its successor had made of the same table since.
+#[test]
+fn a_master_whose_records_are_taken_does_nothing_more() {
+    let first = Many::over_with(Servers::new(env(), 3), MasterSettings { epoch: 1, ..settings() });
+    first.create(&KEYS);
+    let next = Many::over_with(first.servers.clone(), MasterSettings { epoch: 2, ..settings() });
+    let made = create(&table("made", &["f"]), &[]);
+    // It is told a number, and finds out when the record is written.
+    let begun = Instant::now();
+    let refused = loop {
+        let asked = answer::<pb::CreateTableResponse>(&first.service, "CreateTable", &made);
+        match asked {
+            Ok(_) => assert!(begun.elapsed() < Duration::from_secs(20), "it goes on"),
+            Err(refused) => break refused,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(refused.class.ends_with("ServerNotRunningYetException"), "{refused:?}");
+    let _: pb::CreateTableResponse = next.call("CreateTable", &made);
+    next.quiet();
+    assert!(next.master.table_states().contains_key("made"));
+}

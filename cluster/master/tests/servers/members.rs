@@ -147,6 +147,9 @@ fn a_wal_that_nobody_can_split_keeps_no_master_from_starting() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(open_at("t"), there, "those of the dead server wait");
+    // They would have the locks of their tables for as long as that lasts.
+    let procedures = c.master.procedures();
+    assert!(procedures.iter().all(|it| it.name != "TransitRegionStateProcedure"), "{procedures:?}");
     let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
     let _: pb::RunHbckChoreResponse =
         answer(&hbck, "RunHbckChore", &pb::RunHbckChoreRequest::default()).unwrap();
@@ -160,6 +163,86 @@ fn a_wal_that_nobody_can_split_keeps_no_master_from_starting() {
         std::thread::sleep(Duration::from_millis(5));
     }
     c.settles("t", 9);
+}
+
+/// The server of namespaces has such a WAL, or that of `hbase:meta`, of which only the WAL of meta is needed.
+#[test]
+fn a_start_waits_for_no_server_of_namespaces_and_for_one_wal_of_meta() {
+    for system in ["hbase:namespace", "hbase:meta"] {
+        let c = Many::new(env(), 3);
+        c.create(&KEYS);
+        let servers = c.servers.clone();
+        let dead = {
+            let state = servers.state.lock();
+            let has = |regions: &BTreeMap<String, RegionInfo>| {
+                regions.values().any(|region| region.table().to_string() == system)
+            };
+            state.online.iter().find(|(_, regions)| has(regions)).expect("it is open").0.clone()
+        };
+        c.master.stop();
+        servers.state.lock().damaged.insert(format!("{dead}.1"));
+        servers.kill(&dead);
+        let c = Many::over(servers);
+        c.master.recover_dead_servers();
+        let list = || {
+            let request = pb::ListNamespaceDescriptorsRequest::default();
+            answer::<pb::ListNamespaceDescriptorsResponse>(&c.service, "ListNamespaceDescriptors", &request)
+        };
+        if system == "hbase:namespace" {
+            assert_eq!(list().unwrap_err().class, "org.apache.hadoop.hbase.PleaseHoldException");
+            let made = create(&table("later", &["f"]), &[]);
+            let refused = answer::<pb::CreateTableResponse>(&c.service, "CreateTable", &made).unwrap_err();
+            assert_eq!(refused.class, "org.apache.hadoop.hbase.PleaseHoldException");
+        }
+        c.servers.state.lock().damaged.clear();
+        let begun = Instant::now();
+        while list().map_or(0, |listed| listed.namespace_descriptor.len()) < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", c.master.procedures());
+            c.master.recover_dead_servers(); // as the process does now and then
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        c.settles("t", 9);
+    }
+}
+
+/// Its procedure was bypassed, while a region could not be closed.
+#[test]
+fn a_table_that_is_left_disabling_keeps_no_master_from_starting() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let (dead, servers) = (ordinary(&c), c.servers.clone());
+    servers.state.lock().damaged.insert(format!("{dead}.1"));
+    servers.kill(&dead);
+    c.master.recover_dead_servers();
+    let disable =
+        pb::DisableTableRequest { table_name: table("t", &["f"]).name().to_pb(), ..Default::default() };
+    let begun: pb::DisableTableResponse = c.call("DisableTable", &disable);
+    let states = || c.master.table_states();
+    let since = Instant::now();
+    while format!("{:?}", states()["t"]) != "Disabling" {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
+    let bypass = pb::BypassProcedureRequest {
+        proc_id: vec![begun.proc_id()],
+        r#override: Some(true),
+        ..Default::default()
+    };
+    let bypassed: pb::BypassProcedureResponse = answer(&hbck, "BypassProcedure", &bypass).unwrap();
+    assert_eq!(bypassed.bypassed, [true]);
+    while c.master.procedures().iter().any(|it| it.id == begun.proc_id()) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", c.master.procedures());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    c.master.stop();
+    let c = Many::over(servers);
+    c.servers.state.lock().damaged.clear();
+    while format!("{:?}", c.master.table_states()["t"]) != "Disabled" {
+        assert!(since.elapsed() < Duration::from_secs(40), "{:?}", c.master.procedures());
+        c.master.recover_dead_servers();
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// It was set aside, with the locks of the server: the master lived, and its regions stayed closed.

@@ -9,6 +9,7 @@
 //! them away like those of any dead server.
 
 mod late;
+mod permitted_fs;
 mod predecessor;
 mod publish;
 mod watch;
@@ -40,6 +41,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::late::{LateAssignments, LateServices};
+use self::permitted_fs::PermittedFs;
 use self::predecessor::Predecessor;
 use self::publish::{DeadNews, Publisher};
 use self::watch::{Znodes, balance, follow_tables, recover, share_queues, watch_servers};
@@ -114,7 +116,7 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(
-    (env, root): (Env, Root),
+    (env, mut root): (Env, Root),
     settings: StandaloneSettings,
     flags: StandaloneArgs,
     properties: &[Property],
@@ -207,6 +209,9 @@ async fn serve(
         }
         () = masters.follow() => unreachable!("it is followed for ever"),
     };
+    let permit = permit_of(&leadership);
+    root.env = PermittedFs::of(&root.env, &permit);
+    let wal_root = wal_root.map(|wal| WalRoot { env: PermittedFs::of(&wal.env, &permit), ..wal });
     let prepared = prepare_root(&root, &settings, &view).await?;
     if prepared != cluster_id {
         return Err(format!(
@@ -276,6 +281,12 @@ async fn serve(
             Err(failure)
         }
     }
+}
+
+/// A master may act while its lease is valid.
+fn permit_of(leadership: &Leadership) -> Permit {
+    let lease = Arc::clone(leadership.lease());
+    Permit::while_true(move || lease.is_valid())
 }
 
 /// The id of the cluster that the root directory is of; waits until there is one.
@@ -440,12 +451,6 @@ impl Active {
         Ok(Running { files, servers, master })
     }
 
-    /// The master may act while its lease is valid.
-    fn permit(&self) -> Permit {
-        let lease = Arc::clone(self.leadership.lease());
-        Permit::while_true(move || lease.is_valid())
-    }
-
     fn publisher(&self, sender: MulticastSender, cluster_id: &str) -> Publisher {
         Publisher {
             sender,
@@ -453,14 +458,14 @@ impl Active {
             version: MasterSettings::new(self.name.clone()).hbase_version,
             cluster_id: cluster_id.to_string(),
             master: self.name.clone(),
-            permit: self.permit(),
+            permit: permit_of(&self.leadership),
         }
     }
 
     fn servers_settings(&self) -> Result<ServersSettings, String> {
         let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
         settings.epoch = Some(self.leadership.epoch());
-        settings.permit = self.permit();
+        settings.permit = permit_of(&self.leadership);
         settings.clock_skew_max = self.settings.clock_skew_max;
         settings.clock_skew_warned = self.settings.clock_skew_warned;
         settings.answers = vec![
