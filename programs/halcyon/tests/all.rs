@@ -1,5 +1,6 @@
 //! The tests of this crate from outside, in one program: each further program links everything again.
 
+mod admin_sizes;
 mod attack;
 mod bad_input;
 mod browser;
