@@ -56,6 +56,8 @@
 # make quotas-test  quotas in a cluster of Halcyon, and at a Halcyon server under HBase's master, compared with HBase; 15 minutes
 # make answers-test   merges, store file trackers and coprocessors in clusters of several processes, compared with HBase; some minutes
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
+# make hbck2-cluster  HBase's own HBCK2 at a cluster of Halcyon, with servers and masters killed; HALCYON_HBCK2_SOURCE= a checkout of
+#              apache/hbase-operator-tools at rel/1.3.0; some minutes
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
 # make bench-full-wals  how long recoveries take with and without a limit of the WALs; TIMES="ms ..."
@@ -115,7 +117,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -340,6 +342,9 @@ cluster-serial: build
 
 own-clients: build
 	HALCYON="$(HALCYON)" testing/cluster/own-clients.sh $(PARTS)
+
+hbck2-cluster: build
+	HALCYON="$(HALCYON)" testing/cluster/hbck2-test.sh
 
 own-test: build
 	HALCYON="$(HALCYON)" testing/cluster/own-test.sh

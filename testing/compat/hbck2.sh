@@ -7,50 +7,26 @@
 # ROOT_DIR               where data, logs and outputs go, default a fresh directory that is removed after success
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-: "${HALCYON_HBCK2_SOURCE:?a checkout of apache/hbase-operator-tools}"
 HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 KEEP="${ROOT_DIR:-}"
 DIR="${ROOT_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-hbck2.XXXXXX")}"
-mkdir -p "$DIR/conf" "$DIR/classes"
+mkdir -p "$DIR/conf"
 DIR="$(cd "$DIR" && pwd)"
 [ -x "$HALCYON" ] || { echo "no binary at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
+. "$HERE/hbck2_tool.sh"
+CONF="$DIR/conf"
 trap server_kill EXIT
 
 fail() { echo "hbck2: $*" >&2; exit 1; }
-hbck2() { # hbck2 ARGUMENT...: its output goes to $DIR/out
-  timeout 120 "$JAVA" -Xmx300m "${JAVA_FLAGS[@]}" -cp "$DIR/conf:$CLASS_PATH" org.apache.hbase.HBCK2 "$@" > "$DIR/out" 2> "$DIR/err"
-}
-run() { # run ARGUMENT...: as hbck2, which has to succeed
-  hbck2 "$@" || { tail -n 20 "$DIR/out" "$DIR/err" >&2; fail "$* ended with $?"; }
-}
-says() { # says TEXT: the last output has it
-  grep -qF -- "$1" "$DIR/out" || { cat "$DIR/out" >&2; fail "the output lacks: $1"; }
-}
 shell() { timeout 60 "$HALCYON" shell --zookeeper "$ZK" -e "$1"; }
-state() { # state REGION: as hbase:meta has it
-  shell "get 'hbase:meta', '$1', 'info:state'" | sed -n 's/.*value=//p'
-}
-await_state() { # await_state REGION STATE
-  local tries=100
-  until [ "$(state "$1")" = "$2" ]; do
-    [ $((tries--)) -gt 0 ] || fail "region $1 is $(state "$1"), not $2"
-    sleep 0.1
-  done
-}
 is_served() { # the row of the second region
   shell "get 't', 'h'" | grep -q 'value=1' || fail "the row of the region is not read"
 }
 
-hbase_fetch
-maven_jars "$HERE/hbck2/pom.xml" "$DIR/lib"
-CLASS_PATH="$DIR/classes:$DIR/lib/*:$HBASE_LIB/*"
-find "$HALCYON_HBCK2_SOURCE/hbase-hbck2/src/main/java" -name '*.java' > "$DIR/sources"
-javac -nowarn -d "$DIR/classes" -cp "$CLASS_PATH" @"$DIR/sources" 2> "$DIR/javac.log" || { cat "$DIR/javac.log" >&2; fail "it does not compile"; }
-cp "$HALCYON_HBCK2_SOURCE"/hbase-hbck2/src/main/resources/* "$DIR/classes/"
-
+hbck2_fetch
 server_start "$DIR/data" "$DIR/server.log"
 cat > "$DIR/conf/hbase-site.xml" <<XML
 <configuration>

@@ -3,6 +3,7 @@
 
 mod datanodes;
 mod failover;
+mod large;
 mod logs;
 mod whole;
 
