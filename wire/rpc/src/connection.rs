@@ -23,6 +23,8 @@ use crate::{Connection, PeerPlace, Reply, RpcError, exceptions};
 const NO_CALL: u32 = u32::MAX;
 /// What a client still sends is thrown away in pieces of this size.
 const SCRAP_BYTES: usize = 1 << 10;
+/// What a connection keeps of its header up to this is in no account.
+const KEPT_FREE_BYTES: usize = 1 << 10;
 
 /// One connection from its first byte to its end.
 pub(crate) struct ConnectionTask {
@@ -153,6 +155,13 @@ impl ConnectionTask {
             tracing::warn!(peer = %self.peer, service = header.service, "unknown service");
             return None;
         };
+        let kept_bytes = header.kept_bytes();
+        let room =
+            (kept_bytes > KEPT_FREE_BYTES).then(|| self.shared.charge_arriving(&self.place, kept_bytes));
+        let Some(room) = room.map_or(Some(None), |charge| charge.map(Some)) else {
+            tracing::warn!(peer = %self.peer, kept_bytes, "no room for what a connection header says");
+            return None;
+        };
         let connection = Arc::new(Connection {
             user: header.user,
             client_version: header.client_version,
@@ -163,7 +172,7 @@ impl ConnectionTask {
             ..Connection::new(self.id, self.peer.to_string())
         });
         let service = Arc::clone(service);
-        Some(Agreed { connection, service_name, service, compressor: header.compressor })
+        Some(Agreed { connection, service_name, service, compressor: header.compressor, _room: room })
     }
 
     /// Bytes behind an int32 length.

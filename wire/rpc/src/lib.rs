@@ -55,6 +55,7 @@ mod shared;
 mod stats;
 mod times;
 mod trace;
+mod turns;
 mod unpack;
 
 pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};

@@ -4,19 +4,20 @@
 //! IPv6 count as one peer within their /64, because one machine has all of it.
 //!
 //! A limit is not divided among peers beforehand. One peer may have a part of what the others leave ([`fair_max`]), so
-//! a peer that is alone has half of all, and however much the others ask for, a newcomer finds something.
+//! a peer that is alone has half of all, and however much the others ask for, a newcomer finds something. Of what goes by itself
+//! after a while, calls and their bytes, a peer has nearly all until another one finds no room (`queues/wanting.rs`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::CallClass;
+use crate::queues::Wanting;
 
 /// However small the machine is, a second peer does not wait for the first one's cells.
 const UNPACKING_MIN: usize = 2;
@@ -57,6 +58,8 @@ struct State {
 /// What the connections of one peer hold together. Counters only; [`crate::Queues`] compares them with the limits.
 #[derive(Debug)]
 pub(crate) struct Peer {
+    /// Process-unique.
+    pub number: u64,
     /// Open connections; changed under the lock of [`Peers`].
     connections: AtomicUsize,
     /// Bytes of small frames that are arriving.
@@ -66,19 +69,21 @@ pub(crate) struct Peer {
     /// Calls that wait for their answer, and the bytes that they are counted with, by class.
     pub waiting_calls: [AtomicUsize; CallClass::COUNT],
     pub waiting_bytes: [AtomicUsize; CallClass::COUNT],
-    /// Places for calls whose cells are unpacked beside the event loops: half of those of the server.
-    pub unpacking: Arc<Semaphore>,
+    /// Of its connections, those that found no room lately.
+    pub wanting: Wanting,
 }
 
 impl Default for Peer {
     fn default() -> Peer {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Peer {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             connections: AtomicUsize::new(0),
             arriving_bytes: AtomicUsize::new(0),
             class_bytes: Default::default(),
             waiting_calls: Default::default(),
             waiting_bytes: Default::default(),
-            unpacking: Arc::new(Semaphore::new(unpacking_max().div_ceil(2))),
+            wanting: Wanting::default(),
         }
     }
 }
@@ -161,12 +166,6 @@ mod tests {
         assert_eq!(fair_max(100, 120, 0.5), 0);
         assert_eq!(fair_max(100, 30, 1.0), 70);
         assert_eq!(fair_max(100, 30, 0.0), 1);
-    }
-
-    #[test]
-    fn no_peer_takes_all_places_for_unpacking() {
-        let of_peer = Peer::default().unpacking.available_permits();
-        assert!(of_peer > 0 && of_peer < unpacking_max());
     }
 
     #[test]

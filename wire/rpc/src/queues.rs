@@ -26,6 +26,7 @@
 //! calls that wait.
 
 mod charges;
+mod wanting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use halcyon_proto::pb;
 
 pub(crate) use self::charges::Charge;
+use self::wanting::IDLE_SHARE;
+pub(crate) use self::wanting::Wanting;
 use crate::Connection;
 use crate::peers::{Peer, fair_max};
 use crate::times::{CallTimes, CallTimesSnapshot};
@@ -146,7 +149,40 @@ struct Held {
     refused: AtomicU64,
     expired: AtomicU64,
     abandoned: AtomicU64,
+    /// Peers that found no room lately.
+    wanting: Wanting,
     times: CallTimes,
+}
+
+/// What a peer may have of what the others leave, at a moment. Plain data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// While others want it (`halcyon.peer.share`).
+    pub peer: f64,
+    pub now_ns: u64,
+}
+
+impl Share {
+    /// Parts of what the others leave: of what waits, or else of what is arriving and unpacked, and of both together. Of what
+    /// others want a peer leaves something in each way, and a share of that in both.
+    fn of_peer(&self, is_wanted: bool) -> (f64, f64) {
+        if is_wanted {
+            (self.peer, self.peer * (2.0 - self.peer))
+        } else {
+            let share = self.peer.max(IDLE_SHARE);
+            (share, share)
+        }
+    }
+}
+
+/// Whose call it is that asks for a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    /// What its connection has waiting of the class.
+    pub own: &'a OwnWaiting,
+    pub connection: u64,
+    pub peer: &'a Peer,
+    pub share: Share,
 }
 
 /// What waits of one class and one connection. Plain data.
@@ -202,10 +238,9 @@ fn take_off(account: &AtomicUsize, amount: usize, what: &str) {
     assert!(before >= amount, "{what}: {amount} are taken off, {before} are there");
 }
 
-/// Whether what a peer has waiting is more than its share of what others leave of `max`.
+/// Whether what one has of `all` is more than a share of what the others leave of `max`. Who has nothing has not.
 #[inline]
-fn is_over(max: usize, all: usize, of_peer: &AtomicUsize, share: f64) -> bool {
-    let own = of_peer.load(Ordering::Relaxed);
+fn is_over(max: usize, all: usize, own: usize, share: f64) -> bool {
     own > 0 && own > fair_max(max, all.saturating_sub(own), share)
 }
 
@@ -306,22 +341,58 @@ impl Queues {
         self.response_bytes() > self.limits.answer_bytes_max / 4
     }
 
-    /// Whether a class has no room for one more call of a connection that has `own` of it waiting. No connection may have
-    /// more than what is left: alone it gets half, and however many ask for much, who waits for nothing has a place. Nor may
-    /// all connections of a peer together have more than its share of what others leave.
+    /// Whether a class has no room for one more call. While others want what there is, no connection may have more than what
+    /// is left, nor may all connections of a peer together have more than its share of what others leave: however many ask
+    /// for much, who waits for nothing has a place. While nobody else wants it, one may have all but a little.
     #[inline]
-    pub(crate) fn is_full(&self, class: CallClass, own: &OwnWaiting, peer: &Peer, share: f64) -> bool {
+    pub(crate) fn is_full(&self, class: CallClass, asker: &Asker<'_>) -> bool {
         let held = &self.held[class.index()];
         let (calls, bytes) = (held.calls.load(Ordering::Relaxed), held.bytes.load(Ordering::Relaxed));
         let (calls_max, bytes_max) =
             (self.limits.calls_max[class.index()], self.limits.class_bytes_max(class));
-        calls >= calls_max
+        if calls >= calls_max
             || bytes >= bytes_max
-            || own.calls > calls_max - calls
-            || own.bytes > bytes_max - bytes
-            || is_over(calls_max, calls, &peer.waiting_calls[class.index()], share)
-            || is_over(bytes_max, bytes, &peer.waiting_bytes[class.index()], share)
             || self.response_bytes() >= self.class_answer_bytes_max(class)
+        {
+            return true;
+        }
+        let Asker { own, peer, share, .. } = *asker;
+        let peer_calls = peer.waiting_calls[class.index()].load(Ordering::Relaxed);
+        let (waiting, arrived) = self.of_peer(class, peer);
+        let is_over_shares = |of_connection: f64, of_peer: f64, of_both: f64| {
+            // What the peer has in other ways is not another's.
+            let without = |mine: usize| bytes.saturating_sub(mine);
+            is_over(calls_max, calls, own.calls, of_connection)
+                || is_over(bytes_max, bytes, own.bytes, of_connection)
+                || is_over(calls_max, calls, peer_calls, of_peer)
+                || is_over(bytes_max, without(arrived), waiting, of_peer)
+                || (waiting > 0 && is_over(bytes_max, bytes, waiting + arrived, of_both))
+        };
+        let (of_peer, of_both) = share.of_peer(true);
+        is_over_shares(0.5, of_peer, of_both) && {
+            let is_wanted = self.is_wanted_beside(class, peer, share);
+            let is_alone = !is_wanted && !peer.wanting.is_wanted_beside(asker.connection, share.now_ns);
+            let (of_peer, of_both) = share.of_peer(is_wanted);
+            is_over_shares(if is_alone { IDLE_SHARE } else { 0.5 }, of_peer, of_both)
+        }
+    }
+
+    /// Bytes that a peer has waiting of a class, and those that are arriving or unpacked.
+    #[inline]
+    fn of_peer(&self, class: CallClass, peer: &Peer) -> (usize, usize) {
+        let waiting = peer.waiting_bytes[class.index()].load(Ordering::Relaxed);
+        (waiting, peer.class_bytes[class.index()].load(Ordering::Relaxed))
+    }
+
+    /// Whether another peer found no room in a class lately.
+    fn is_wanted_beside(&self, class: CallClass, peer: &Peer, share: Share) -> bool {
+        self.held[class.index()].wanting.is_wanted_beside(peer.number, share.now_ns)
+    }
+
+    /// Whether so much of a class is taken that what short messages become matters.
+    #[inline]
+    pub(crate) fn is_filling(&self, class: CallClass) -> bool {
+        self.held[class.index()].bytes.load(Ordering::Relaxed) > self.limits.class_bytes_max(class) / 32
     }
 
     /// What answered calls of the class took inside the server.
@@ -333,8 +404,12 @@ impl Queues {
         self.held[class.index()].times.record(time_ns, count);
     }
 
-    pub(crate) fn note_refused(&self, class: CallClass) {
-        self.held[class.index()].refused.fetch_add(1, Ordering::Relaxed);
+    /// A call of this connection found no room.
+    pub(crate) fn note_refused(&self, class: CallClass, peer: &Peer, connection: u64, now_ns: u64) {
+        let held = &self.held[class.index()];
+        held.refused.fetch_add(1, Ordering::Relaxed);
+        held.wanting.note(peer.number, now_ns);
+        peer.wanting.note(connection, now_ns);
     }
 
     pub(crate) fn note_dropped(&self, class: CallClass, why: Dropped) {
@@ -430,117 +505,4 @@ impl Terms {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_of_the_classes_are_the_whole() {
-        assert_eq!(BYTES_SHARES.iter().sum::<usize>() + ARRIVING_SHARE, BYTES_SHARES_SUM);
-        let limits = QueueLimits::new(1, 1 << 20);
-        let sum: usize = CallClass::ALL.iter().map(|class| limits.class_bytes_max(*class)).sum();
-        assert_eq!(sum + limits.arriving_bytes_max(), 1 << 20);
-        for (at, class) in CallClass::ALL.iter().enumerate() {
-            assert_eq!(class.index(), at);
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "calls that wait: 1 are taken off, 0 are there")]
-    fn a_call_cannot_end_twice() {
-        let peer = Peer::default();
-        let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
-        queues.begin_wait(CallClass::Scan, 10, &peer);
-        queues.end_wait(CallClass::Scan, 10, &peer);
-        queues.end_wait(CallClass::Scan, 10, &peer);
-    }
-
-    #[test]
-    fn a_full_class_leaves_the_others_alone() {
-        let peer = Peer::default();
-        let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
-        let is_full = |class| queues.is_full(class, &OwnWaiting::default(), &Peer::default(), 0.5);
-        queues.begin_wait(CallClass::Scan, 10, &Peer::default());
-        assert!(!is_full(CallClass::Scan));
-        queues.begin_wait(CallClass::Scan, 10, &Peer::default());
-        assert!(is_full(CallClass::Scan), "by calls");
-        queues.begin_wait(CallClass::Write, 1000 << 10, &peer);
-        assert!(is_full(CallClass::Write), "by bytes");
-        assert!(!is_full(CallClass::Read) && !is_full(CallClass::Meta));
-        queues.end_wait(CallClass::Write, 1000 << 10, &peer);
-        assert!(!is_full(CallClass::Write));
-        assert_eq!((queues.calls_waiting(), queues.request_bytes()), (2, 2 * (10 + CALL_BYTES)));
-    }
-
-    /// One after the other, each takes what it gets: the first one half, and the last one a place.
-    #[test]
-    fn no_connection_has_more_of_a_class_than_what_is_left() {
-        for (calls_max, request_bytes_max, frame_bytes) in [(64, 1 << 30, 100), (1 << 20, 8 << 20, 8 << 10)] {
-            let queues = Queues::new(QueueLimits::new(calls_max, request_bytes_max));
-            let (peer, mut taken) = (Peer::default(), Vec::new());
-            for _ in 0..8 {
-                let mut own = OwnWaiting::default();
-                while !queues.is_full(CallClass::Scan, &own, &peer, 1.0) {
-                    queues.begin_wait(CallClass::Scan, frame_bytes, &peer);
-                    own.add(frame_bytes);
-                }
-                taken.push(own.calls);
-            }
-            assert_eq!(taken, [33, 16, 8, 4, 2, 1, 0, 0], "{calls_max} {request_bytes_max}");
-        }
-    }
-
-    /// A dozen connections of one address took all places of a class.
-    #[test]
-    fn no_peer_has_more_of_a_class_than_its_share() {
-        for (calls_max, request_bytes_max, frame_bytes) in [(64, 1 << 30, 100), (1 << 20, 8 << 20, 8 << 10)] {
-            let queues = Queues::new(QueueLimits::new(calls_max, request_bytes_max));
-            let peers: [Peer; 4] = Default::default();
-            let mut taken = [0; 4];
-            for (peer, taken) in peers.iter().zip(&mut taken) {
-                for _ in 0..16 {
-                    let mut own = OwnWaiting::default();
-                    while !queues.is_full(CallClass::Scan, &own, peer, 0.5) {
-                        queues.begin_wait(CallClass::Scan, frame_bytes, peer);
-                        own.add(frame_bytes);
-                        *taken += 1;
-                    }
-                }
-            }
-            assert_eq!(taken, [33, 16, 8, 4], "{calls_max} {request_bytes_max}");
-            for (peer, taken) in peers.iter().zip(taken) {
-                (0..taken).for_each(|_| queues.end_wait(CallClass::Scan, frame_bytes, peer));
-                assert_eq!(peer.waiting_bytes[CallClass::Scan.index()].load(Ordering::Relaxed), 0);
-            }
-            assert_eq!((queues.calls_waiting(), queues.request_bytes()), (0, 0));
-        }
-    }
-
-    #[test]
-    fn clients_that_take_nothing_leave_room_for_others() {
-        let connection = |id| Arc::new(Connection::new(id, ""));
-        let terms = |connection: &Arc<Connection>, class| Terms {
-            class,
-            deadline_ns: u64::MAX,
-            connection: connection.clone(),
-            call_id: 0,
-            is_traced: false,
-            attributes: Vec::new(),
-        };
-        let queues = Queues::new(QueueLimits { answer_bytes_max: 1000, ..QueueLimits::new(10, 1600) });
-        let (silent, other) = (connection(1), connection(2));
-        let first = queues.reserve(&terms(&silent, CallClass::Scan), 300).expect("alone");
-        let refused = queues.reserve(&terms(&silent, CallClass::Scan), 100).err();
-        assert_eq!(refused, Some(NoRoom::ForConnection), "300 and 100 of the 350 that it may have");
-        assert_eq!(queues.reserve(&terms(&other, CallClass::Scan), 300).err(), Some(NoRoom::ForClass));
-        let second = queues.reserve(&terms(&other, CallClass::Read), 300).expect("a read may have more");
-        assert_eq!(queues.reserved_bytes(), 600);
-        drop((first, second));
-        assert_eq!((queues.reserved_bytes(), queues.connection_bytes_max()), (0, 500));
-        queues.add_response_bytes(600);
-        let is_full = |class| queues.is_full(class, &OwnWaiting::default(), &Peer::default(), 0.5);
-        assert!(is_full(CallClass::Scan) && !is_full(CallClass::Read) && queues.is_crowded());
-        queues.sub_response_bytes(600);
-        assert!(!is_full(CallClass::Scan) && !queues.is_crowded());
-        assert_eq!((queues.response_bytes(), queues.connection_bytes_max()), (0, 500), "all is given back");
-    }
-}
+mod tests;

@@ -21,6 +21,7 @@ use crate::connection::ConnectionTask;
 use crate::event_loops::LoopHandle;
 use crate::peers::unpacking_max;
 use crate::shared::{Agreed, Arriving, Control, RpcSettings, Services, Shared};
+use crate::turns::Turns;
 use crate::{CallTracer, EventLoops, Peers, Queues, RpcStats};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
@@ -139,7 +140,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             peers: Peers::new(self.settings.connections_max, self.settings.peer_share),
             arriving: Arc::new(Semaphore::new(ARRIVING_MAX)),
-            unpacking: Arc::new(Semaphore::new(unpacking_max())),
+            unpacking: Turns::new(unpacking_max()),
             settings: self.settings,
             services,
             cluster_id: cluster_id.into(),

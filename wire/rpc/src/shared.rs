@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::compress::Compressor;
-use crate::queues::Charge;
+use crate::queues::{Charge, Share};
+use crate::turns::Turns;
 use crate::{
     CallClass, CallTracer, Connection, EventLoops, PeerPlace, Peers, QueueLimits, Queues, RpcStats, Service,
 };
@@ -96,7 +97,7 @@ pub(crate) struct Shared {
     /// Places for newcomers that there is something to do for.
     pub arriving: Arc<Semaphore>,
     /// Places for calls whose cells are unpacked beside the event loops.
-    pub unpacking: Arc<Semaphore>,
+    pub unpacking: Arc<Turns>,
     /// Told when a connection ends while the server stops.
     pub ended: Notify,
     pub stopping: AtomicBool,
@@ -110,7 +111,12 @@ impl Shared {
 
     /// Room for a large frame of which only a part is here, or for what is unpacked from a frame.
     pub fn charge(&self, class: CallClass, place: &PeerPlace, bytes: usize) -> Option<Charge> {
-        self.queues.charge(class, place.peer(), self.settings.peer_share, bytes)
+        self.queues.charge(class, place.peer(), self.share(), bytes)
+    }
+
+    /// What a peer may have, as of now.
+    pub fn share(&self) -> Share {
+        Share { peer: self.settings.peer_share, now_ns: self.clock.monotonic_ns() }
     }
 
     /// Until when a frame of `len` bytes that begins `now_ns` has to be whole if room is short then.
@@ -214,6 +220,8 @@ pub(crate) struct Agreed {
     pub service_name: &'static str,
     pub service: Arc<dyn Service>,
     pub compressor: Option<Compressor>,
+    /// Room for what the header says, if that is much, as long as the connection is open.
+    pub _room: Option<Charge>,
 }
 
 /// Among those that have just been accepted, until dropped.

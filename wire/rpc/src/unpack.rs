@@ -109,10 +109,9 @@ impl Room {
         }
         let missing = self.message_bytes + self.used_bytes - charged;
         match &mut self.charge {
-            Some(charge) => charge.grow(settings.peer_share, missing),
+            Some(charge) => charge.grow(shared.share(), missing),
             none => {
-                let share = settings.peer_share;
-                *none = shared.queues.charge_beside(self.class, peer, share, missing, self.beside);
+                *none = shared.queues.charge_beside(self.class, peer, shared.share(), missing, self.beside);
                 none.is_some()
             }
         }

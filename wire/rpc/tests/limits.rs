@@ -166,7 +166,7 @@ async fn frames_that_do_not_end_are_counted_and_leave_room_for_others() {
     let queues = server.queues();
     eventually("some are refused", || server.stats().snapshot().calls_refused > 100).await;
     assert!(queues.arriving_bytes() > 0 && queues.arriving_bytes() <= MAX / 16 / 2);
-    assert!(queues.snapshot(CallClass::Write).request_bytes <= MAX / 16 * 9 / 2);
+    assert!(queues.snapshot(CallClass::Write).request_bytes <= MAX / 16 * 9 / 16 * 15);
     assert!(hostile.iter().all(|client| client.stream.peer_addr().is_ok()));
     // The same from elsewhere.
     let mut honest = from_elsewhere(&server, "127.0.0.2").await;

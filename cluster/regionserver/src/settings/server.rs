@@ -453,7 +453,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Open scanners. They may also have a sixteenth of the memory at most, at 4 KiB each. HBase has no limit.";
             Restart, "halcyon.peer.share", "share", Share, peer_share,
                 "What the connections of one address may have: this part of what the others leave of connections, scanners, \
-                 sessions of the ZooKeeper endpoint, and memory for requests that arrive. 1: an address may have all.";
+                 sessions of the ZooKeeper endpoint, and of calls and their memory while others want it. 1: an address may have all.";
             Restart, "hbase.server.scanner.max.result.size", "bytes", Number, result_bytes_max,
                 "Most bytes of cells in one answer.";
             Restart, "hbase.client.backpressure.enabled", "true, false", Flag, region_statistics,

@@ -60,18 +60,15 @@ async fn unpacked_aside(
     terms: &Terms,
     packed: Packed,
 ) -> Result<Unpacked, RpcError> {
-    // Its own first: who waits for those holds none of the server's.
-    let places = Arc::clone(&peer.unpacking);
-    let of_peer = places.acquire_owned().await.expect("the semaphore is never closed");
-    let places = Arc::clone(&shared.unpacking);
-    let place = places.acquire_owned().await.expect("the semaphore is never closed");
+    let turn = shared.unpacking.await_turn(peer.number).await;
+    let asker = (Arc::clone(&peer), terms.connection.id);
     if let Some(why) = terms.dropped(shared.clock.monotonic_ns()) {
         return Err(RpcError::dropped(why));
     }
     let within = Arc::clone(shared);
     let unpacking = move || {
         let unpacked = packed.unpack(Within { shared: &within, peer: &peer });
-        drop((place, of_peer));
+        drop(turn);
         unpacked
     };
     let unpacked = tokio::task::spawn_blocking(unpacking).await;
@@ -79,7 +76,8 @@ async fn unpacked_aside(
         unpacked.map_err(|error| RpcError::do_not_retry(format!("cells not unpacked: {error}")))?;
     unpacked.map_err(|stopped| {
         stopped.to_rpc().unwrap_or_else(|| {
-            shared.queues.note_refused(terms.class);
+            let (peer, connection) = &asker;
+            shared.queues.note_refused(terms.class, peer, *connection, shared.clock.monotonic_ns());
             RpcError::call_queue_too_big(super::requests::QUEUE_FULL)
         })
     })

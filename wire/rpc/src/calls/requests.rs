@@ -11,7 +11,7 @@ use halcyon_proto::pb;
 use super::{Asked, Calls, Charged, LENGTH_BYTES, Waiting, panicked};
 use crate::frame::{FrameError, HEADER_BYTES_MAX, Request, header_of_part};
 use crate::input::{READ_BYTES_MAX, READ_BYTES_MIN};
-use crate::queues::{CALL_BYTES, Charge};
+use crate::queues::{Asker, CALL_BYTES, Charge, Share};
 use crate::trace::CallSpan;
 use crate::unpack::Here;
 use crate::{Call, CallClass, CallHead, Dropped, Outcome, RpcError, exceptions};
@@ -20,6 +20,10 @@ use crate::{Call, CallClass, CallHead, Dropped, Outcome, RpcError, exceptions};
 const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
 /// Messages from here on may become many times as large when they are decoded.
 const LONG_PARAM_BYTES: usize = 16 << 10;
+/// What messages up to this become is part of [`CALL_BYTES`], but for hostile ones, of which it is little.
+const SHORT_PARAM_BYTES: usize = 1 << 10;
+/// Headers with as many attributes become many times as large as well.
+const MANY_ATTRIBUTES: usize = 64;
 /// Words of 2.6.4 for a call that found no room.
 pub(super) const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
@@ -28,7 +32,8 @@ struct NoMemory;
 
 impl Calls {
     fn refuse_full(&mut self, call_id: u32, class: CallClass, span: Option<Box<CallSpan>>) {
-        self.task.shared.queues.note_refused(class);
+        let (queues, peer) = (&self.task.shared.queues, self.task.place.peer());
+        queues.note_refused(class, peer, self.agreed.connection.id, self.received_ns);
         self.refuse_traced(call_id, span, &RpcError::call_queue_too_big(QUEUE_FULL));
     }
 
@@ -177,8 +182,7 @@ impl Calls {
         let tracer = self.task.shared.tracer.as_ref();
         let span =
             tracer.and_then(|tracer| tracer.begin(request.header.trace_info.as_ref(), self.received_ns));
-        let (shared, peer) = (&self.task.shared, self.task.place.peer());
-        if shared.queues.is_full(class, &self.held[class.index()], peer, shared.settings.peer_share) {
+        if self.is_full(class, now_ns) {
             return self.refuse_full(call_id, class, span);
         }
         let timeout = self.timeout(&request.header);
@@ -194,7 +198,7 @@ impl Calls {
         let mut asked =
             Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head, span, room: None };
         let mut room = None;
-        if call.param.len() >= LONG_PARAM_BYTES {
+        if self.is_looked_at(&call) {
             match self.charge_message(&call) {
                 Ok(charge) => room = charge,
                 Err(NoMemory) => return self.refuse_full(call_id, class, asked.span),
@@ -224,10 +228,32 @@ impl Calls {
         }
     }
 
-    /// Keeps room for what a long message becomes, if that is much.
+    fn is_full(&self, class: CallClass, now_ns: u64) -> bool {
+        let shared = &self.task.shared;
+        let asker = Asker {
+            own: &self.held[class.index()],
+            connection: self.agreed.connection.id,
+            peer: self.task.place.peer(),
+            share: Share { peer: shared.settings.peer_share, now_ns },
+        };
+        shared.queues.is_full(class, &asker)
+    }
+
+    /// Whether room is kept for what its message becomes. Calls of a small class that wait together become as much as a large
+    /// one, so short messages are looked at as soon as a part of the class is taken.
+    fn is_looked_at(&self, call: &Call) -> bool {
+        let len = call.param.len();
+        len >= LONG_PARAM_BYTES
+            || call.attributes.len() >= MANY_ATTRIBUTES
+            || (len >= SHORT_PARAM_BYTES && self.task.shared.queues.is_filling(call.class))
+    }
+
+    /// Keeps room for what a long message, or a header with many attributes, becomes, if that is much.
     fn charge_message(&self, call: &Call) -> Result<Option<Charge>, NoMemory> {
         let head = CallHead { method: &call.method, priority: call.priority, param: &call.param };
-        let bytes = self.agreed.service.decoded_bytes(&head);
+        // Terms have the attributes again.
+        let of_attributes = call.attributes.capacity() * size_of::<pb::NameBytesPair>() * 2;
+        let bytes = self.agreed.service.decoded_bytes(&head).saturating_add(of_attributes);
         if bytes <= CALL_BYTES {
             return Ok(None);
         }

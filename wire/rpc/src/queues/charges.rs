@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, take_off};
+use super::wanting::IDLE_SHARE;
+use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, Share, take_off};
 use crate::peers::{Peer, fair_max};
 
 /// Room in the memory for requests, until dropped.
@@ -47,17 +48,18 @@ impl Queues {
         let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
         let charge = Charge { queues, peer, class: None, bytes, beside: 0, was_alone: false };
         // Taken back by the drop.
-        is_fair(max, all_before, own_before, 0, bytes, share).then_some(charge)
+        let others = all_before.saturating_sub(own_before);
+        (own_before.saturating_add(bytes) <= fair_max(max, others, share)).then_some(charge)
     }
 
     /// Keeps room for a frame that is arriving, or for what is made of one, in the part of its class; `None` if there
     /// is none. What is larger than its class may hold gets room while no other request is counted. The first of a peer
-    /// may have all that is left of its class, the others what is left of the peer's share.
+    /// may have all that is left of its class but a little, the others what is left of the peer's share.
     pub(crate) fn charge(
         self: &Arc<Self>,
         class: CallClass,
         peer: &Arc<Peer>,
-        share: f64,
+        share: Share,
         bytes: usize,
     ) -> Option<Charge> {
         self.charge_beside(class, peer, share, bytes, 0)
@@ -68,7 +70,7 @@ impl Queues {
         self: &Arc<Self>,
         class: CallClass,
         peer: &Arc<Peer>,
-        share: f64,
+        share: Share,
         bytes: usize,
         beside: usize,
     ) -> Option<Charge> {
@@ -85,27 +87,10 @@ impl Queues {
     }
 }
 
-/// Whether `bytes` more fit into `max`, and into what a peer may have of it. What it has `waiting` beside is not its
-/// neighbours', but with it as well it leaves something: the share of the share that it leaves.
-fn is_fair(
-    max: usize,
-    all_before: usize,
-    own_before: usize,
-    waiting: usize,
-    bytes: usize,
-    share: f64,
-) -> bool {
-    // Counters that are read one after the other may disagree for a moment.
-    let others = all_before.saturating_sub(own_before.saturating_add(waiting));
-    let own = own_before.saturating_add(bytes);
-    own <= fair_max(max, others, share)
-        && own.saturating_add(waiting) <= fair_max(max, others, share * (2.0 - share))
-}
-
 impl Charge {
     /// As many bytes more; false, with nothing changed, if there is no room for them. What a call needs later is judged
     /// as if it had been asked for at once, so a call that nothing else is beside never stands in its own way.
-    pub fn grow(&mut self, share: f64, bytes: usize) -> bool {
+    pub fn grow(&mut self, share: Share, bytes: usize) -> bool {
         let queues = &self.queues;
         let class = self.class.expect("only the charge of a class grows");
         let others_before = queues.class_bytes() - self.bytes.min(queues.class_bytes());
@@ -114,14 +99,24 @@ impl Charge {
         let own_before = own.fetch_add(bytes, Ordering::Relaxed);
         let of_class = queues.limits.class_bytes_max(class);
         let is_alone = self.was_alone || others_before <= self.beside;
-        let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= of_class;
+        let all_but_little = fair_max(of_class, 0, IDLE_SHARE);
+        let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= all_but_little;
         let fits = is_alone || is_first || {
+            // What the peer has waiting is not its neighbours'. Counters that are read one after the other may disagree for
+            // a moment.
             let waiting = self.peer.waiting_bytes[class.index()].load(Ordering::Relaxed);
-            is_fair(of_class, all_before, own_before, waiting, bytes, share)
+            let others = all_before.saturating_sub(own_before.saturating_add(waiting));
+            let own = own_before.saturating_add(bytes);
+            let is_within = |(of_peer, of_both): (f64, f64)| {
+                own <= fair_max(of_class, others, of_peer)
+                    && own.saturating_add(waiting) <= fair_max(of_class, others, of_both)
+            };
+            is_within(share.of_peer(true))
+                || (!queues.is_wanted_beside(class, &self.peer, share) && is_within(share.of_peer(false)))
         };
         if fits {
             self.bytes += bytes;
-            self.was_alone = is_alone && self.bytes > of_class;
+            self.was_alone = is_alone && self.bytes > all_but_little;
         } else {
             give_back(all, own, bytes);
         }
@@ -169,7 +164,8 @@ mod tests {
     use super::*;
     use crate::queues::CALL_BYTES;
 
-    const ALL: f64 = 1.0;
+    const ALL: Share = Share { peer: 1.0, now_ns: 0 };
+    const HALF: Share = Share { peer: 0.5, now_ns: 0 };
 
     fn peer() -> Arc<Peer> {
         Arc::new(Peer::default())
@@ -196,10 +192,11 @@ mod tests {
         const MAX: usize = 16 << 20;
         let queues = Queues::new(QueueLimits::new(2, MAX));
         let (hostile, honest) = (peer(), peer());
+        queues.note_refused(CallClass::Read, &peer(), 9, 0);
         for small in [true, false] {
             let charge = |peer: &Arc<Peer>| match small {
                 true => queues.charge_arriving(peer, 0.5, 64 << 10),
-                false => queues.charge(CallClass::Read, peer, 0.5, 64 << 10),
+                false => queues.charge(CallClass::Read, peer, HALF, 64 << 10),
             };
             let max = if small { MAX / 16 } else { MAX / 8 };
             let held: Vec<Charge> = std::iter::from_fn(|| charge(&hostile)).collect();
@@ -219,12 +216,12 @@ mod tests {
     fn a_call_that_is_alone_may_grow() {
         let queues = Queues::new(QueueLimits::new(2, 1600));
         let (one, other) = (peer(), peer());
-        let mut call = queues.charge(CallClass::Replication, &one, 0.5, 90).expect("the first");
-        assert!(call.grow(0.5, 10), "all of its class");
-        assert!(call.grow(0.5, 900), "and more, as nothing else is there");
-        let meta = queues.charge(CallClass::Meta, &other, 0.5, 10).expect("within its share");
-        assert!(call.grow(0.5, 100), "what has begun alone is not stopped half-way");
-        assert!(queues.charge(CallClass::Replication, &other, 0.5, 1).is_none());
+        let mut call = queues.charge(CallClass::Replication, &one, HALF, 90).expect("the first");
+        assert!(call.grow(HALF, 10), "all of its class");
+        assert!(call.grow(HALF, 900), "and more, as nothing else is there");
+        let meta = queues.charge(CallClass::Meta, &other, HALF, 10).expect("within its share");
+        assert!(call.grow(HALF, 100), "what has begun alone is not stopped half-way");
+        assert!(queues.charge(CallClass::Replication, &other, HALF, 1).is_none());
         call.shrink(90);
         assert_eq!((call.bytes(), queues.request_bytes()), (90, 100), "what it does not need is given back");
         drop((call, meta));
@@ -239,14 +236,15 @@ mod tests {
         let (loader, other) = (peer(), peer());
         let max = queues.limits().class_bytes_max(CallClass::Write);
         let frame_bytes = max / 4 - CALL_BYTES;
+        queues.note_refused(CallClass::Write, &other, 2, 0);
         queues.begin_wait(CallClass::Write, frame_bytes, &loader);
         let held: Vec<Charge> =
-            std::iter::from_fn(|| queues.charge(CallClass::Write, &loader, 0.5, max / 64)).collect();
+            std::iter::from_fn(|| queues.charge(CallClass::Write, &loader, HALF, max / 64)).collect();
         assert_eq!(held.len(), 32, "half of the class, as if nothing waited");
-        assert!(queues.charge(CallClass::Write, &other, 0.5, max / 8).is_some(), "something is left");
+        assert!(queues.charge(CallClass::Write, &other, HALF, max / 8).is_some(), "something is left");
         queues.end_wait(CallClass::Write, frame_bytes, &loader);
         queues.begin_wait(CallClass::Write, frame_bytes, &other);
-        let more = queues.charge(CallClass::Write, &loader, 0.5, max / 64);
+        let more = queues.charge(CallClass::Write, &loader, HALF, max / 64);
         assert!(more.is_none(), "what another has waiting counts");
         queues.end_wait(CallClass::Write, frame_bytes, &other);
         drop(held);
@@ -257,11 +255,31 @@ mod tests {
     fn the_first_frame_of_a_peer_may_have_what_is_left_of_its_class() {
         let queues = Queues::new(QueueLimits::new(2, 1600));
         let (one, other) = (peer(), peer());
-        let _waits = queues.charge(CallClass::Read, &other, 0.5, 50).unwrap();
-        let mut first = queues.charge(CallClass::Read, &one, 0.5, 100).expect("more than its share");
-        assert!(first.grow(0.5, 50), "also when it grows");
-        assert!(!first.grow(0.5, 1), "the class is full");
-        assert!(queues.charge(CallClass::Read, &one, 0.5, 1).is_none());
-        assert_eq!((first.bytes(), queues.snapshot(CallClass::Read).request_bytes), (150, 200));
+        [&one, &other].into_iter().for_each(|peer| queues.note_refused(CallClass::Read, peer, 1, 0));
+        let _waits = queues.charge(CallClass::Read, &other, HALF, 50).unwrap();
+        let mut first = queues.charge(CallClass::Read, &one, HALF, 100).expect("more than its share");
+        assert!(first.grow(HALF, 37), "also when it grows");
+        assert!(!first.grow(HALF, 1), "a little is left for who comes next");
+        assert!(queues.charge(CallClass::Read, &one, HALF, 1).is_none());
+        assert!(queues.charge(CallClass::Read, &peer(), HALF, 1).is_some());
+        assert_eq!((first.bytes(), queues.snapshot(CallClass::Read).request_bytes), (137, 187));
+    }
+
+    /// What a loader unpacks while nobody else wants the memory is limited by the memory.
+    #[test]
+    fn a_peer_that_is_alone_has_all_that_is_idle() {
+        let queues = Queues::new(QueueLimits::new(1 << 20, 16 << 20));
+        let (loader, other) = (peer(), peer());
+        let max = queues.limits().class_bytes_max(CallClass::Write);
+        let charge = |peer: &Arc<Peer>| queues.charge(CallClass::Write, peer, HALF, max / 64);
+        let mut held: Vec<Charge> = std::iter::from_fn(|| charge(&loader)).collect();
+        assert_eq!(held.len(), 60, "fifteen sixteenths");
+        queues.note_refused(CallClass::Write, &loader, 1, 0);
+        assert!(charge(&other).is_some(), "there is room for who comes next");
+        queues.note_refused(CallClass::Write, &other, 2, 0);
+        held.truncate(40);
+        assert!(charge(&loader).is_none(), "it has more than its share of what another wants");
+        held.truncate(20);
+        assert!(charge(&loader).is_some());
     }
 }
