@@ -53,7 +53,7 @@ impl Region {
     /// Whether the region in `dir` owns files of a bulk load of which not all are in their stores yet. A look at the stores
     /// may see a part of such a load. *Blocking.*
     pub fn has_unplaced_load(env: &Env, dir: &Path) -> Result<bool> {
-        Ok(has_unplaced(&env.fs.list(dir)?))
+        has_unplaced(env, dir)
     }
 
     /// The first and the last row of an HFile; `None` if it has no cells. *Blocking.*

@@ -9,7 +9,8 @@
 //! <region>/<family>/<name>                                  in its store
 //! ```
 //!
-//! Stores with a list of their files name the loaded ones in it last. The directory of the load goes after that.
+//! Stores with a list of their files name the loaded ones in it last. The directory of the load goes after that; if it cannot be
+//! removed, a file `shown` in it tells that no file is on its way.
 //!
 //! The source of the commit's rename is in the opening's directory. So a server that has lost the region cannot commit
 //! (`place.rs`).
@@ -34,6 +35,10 @@ const COMMITTED: &str = ".bulk-";
 const ORIGINS: &str = "origins";
 /// Says which files there are: those that are in their stores already, and in no list yet, are found by it.
 const NAMES: &str = "names";
+/// Says that all files are in their stores and the directory is what is left.
+const SHOWN: &str = "shown";
+/// What is no file of the load.
+const ABOUT: [&str; 3] = [ORIGINS, NAMES, SHOWN];
 
 /// A file to be staged.
 pub(crate) struct SourceFile<'a> {
@@ -171,9 +176,18 @@ impl CommittedLoad {
         place_files(self.staged.place.env(), &self.region_dir, &self.dir)
     }
 
-    /// The files are shown: nothing is left of the load but its directory.
+    /// The files are shown: nothing is left of the load but its directory. One that cannot be removed says so, or a snapshot
+    /// would wait for its files; the next opening removes it.
     pub fn end(self) {
-        let _ = self.staged.place.env().fs.remove_dir_all(&self.dir); // else the next opening does it
+        let fs = &self.staged.place.env().fs;
+        let Err(error) = fs.remove_dir_all(&self.dir) else { return };
+        tracing::warn!(%error, dir = %self.dir.display(), "the directory of a bulk load that has ended is left");
+        let said = fs.put_new(&self.dir.join(SHOWN), b"").and_then(|()| fs.sync_dir(&self.dir));
+        if let Err(error) = said
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, dir = %self.dir.display(), "snapshots of the region fail until it is opened again");
+        }
     }
 
     /// Takes the files out of their stores and moves them back. A server that has lost the region cannot. Returns the error that is the reason.
@@ -182,7 +196,9 @@ impl CommittedLoad {
             Ok(()) => StagedLoad { dir: self.away(), ..self.staged }.undo(error),
             Err(left) => {
                 tracing::error!(error = %left, dir = %self.dir.display(), "a bulk load is committed and not shown");
-                error.context("the next opening of the region shows the loaded files")
+                error.context(
+                    "the next opening of the region shows the loaded files, or takes them back if that has begun",
+                )
             }
         }
     }
@@ -237,10 +253,20 @@ impl CompletedLoads {
     }
 }
 
-/// Whether files of a bulk load are the region's and not all of them are in their stores yet. `region_entries` are those of
-/// the region's directory.
-pub(crate) fn has_unplaced(region_entries: &[DirEntry]) -> bool {
-    region_entries.iter().any(|entry| entry.is_dir && entry.name.starts_with(COMMITTED))
+/// Whether files of a bulk load are the region's and not all of them are in their stores yet, or not all of those are named in
+/// the list of their store. A directory that is left of a load that is shown does not count.
+pub(crate) fn has_unplaced(env: &Env, region_dir: &Path) -> Result<bool> {
+    let is_committed = |entry: &DirEntry| entry.is_dir && entry.name.starts_with(COMMITTED);
+    for entry in env.fs.list(region_dir)?.iter().filter(|entry| is_committed(entry)) {
+        let files = match env.fs.list(&region_dir.join(&entry.name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // it has just ended
+            listed => listed?,
+        };
+        if !files.is_empty() && !files.iter().any(|file| file.name == SHOWN) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Completes the loads that were committed before a crash. Called by an opening, before stores are listed.
@@ -254,6 +280,10 @@ pub(crate) fn complete_loads(
     for entry in region_entries {
         if entry.is_dir && entry.name.starts_with(COMMITTED) {
             let dir = region_dir.join(&entry.name);
+            if env.fs.exists(&dir.join(SHOWN))? {
+                loads.dirs.push(dir); // its files may have been compacted since
+                continue;
+            }
             let names = match env.fs.read(&dir.join(NAMES)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(), // of an earlier version
                 read => read?,
@@ -274,7 +304,7 @@ pub(crate) fn complete_loads(
 /// Archives files of families that were deleted since the load was committed: a region that is open has the directories of all its
 /// families. One of the same name that was added since does not get them.
 fn archive_orphans(env: &Env, region_dir: &Path, archive_dir: &Path, dir: &Path) -> Result<()> {
-    for entry in env.fs.list(dir)?.iter().filter(|entry| ![ORIGINS, NAMES].contains(&&*entry.name)) {
+    for entry in env.fs.list(dir)?.iter().filter(|entry| !ABOUT.contains(&&*entry.name)) {
         let (family, place) = in_store(region_dir, &entry.name)?;
         if !env.fs.exists(&region_dir.join(&family))? {
             let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -286,7 +316,7 @@ fn archive_orphans(env: &Env, region_dir: &Path, archive_dir: &Path, dir: &Path)
 
 fn place_files(env: &Env, region_dir: &Path, dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut placed = Vec::new();
-    for entry in env.fs.list(dir)?.iter().filter(|entry| ![ORIGINS, NAMES].contains(&&*entry.name)) {
+    for entry in env.fs.list(dir)?.iter().filter(|entry| !ABOUT.contains(&&*entry.name)) {
         let (family, to) = in_store(region_dir, &entry.name)?;
         let (store, from) = (region_dir.join(&family), dir.join(&entry.name));
         env.fs.rename(&from, &to).or_else(|error| env.fs.resolve_rename(&from, &to, error))?;

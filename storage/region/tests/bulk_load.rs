@@ -278,3 +278,29 @@ fn a_load_that_a_lost_server_takes_back_is_not_taken_from_the_next_one() {
     }
     assert!(all_count > 0 && none_count > 0, "{all_count} and {none_count}");
 }
+
+/// The directory of a load that was shown, and could not be removed, kept its region from snapshots until it was opened again.
+#[test]
+fn a_directory_that_cannot_be_removed_is_no_load_on_its_way() {
+    for families in &each_tracker() {
+        let mut bench = prepare(Arc::new(SimDisk::ALL[0].files(1)), families);
+        let dir = bench.region.dir().to_path_buf();
+        let left = |bench: &Bench| {
+            let entries = bench.fs.list(&dir).unwrap();
+            entries.into_iter().filter(|entry| entry.name.starts_with(".bulk-")).collect::<Vec<_>>()
+        };
+        bench.fs.inject(Fault::new(Operation::Remove, ".bulk-"));
+        load_both(&bench).unwrap();
+        let [entry] = &left(&bench)[..] else { panic!("{:?}", left(&bench)) };
+        let load = dir.join(&entry.name);
+        assert!(!Region::has_unplaced_load(&bench.env(), &dir).unwrap(), "all its files are in their stores");
+        // While files are on their way, or are in no list yet, a snapshot waits.
+        bench.fs.remove_file(&load.join("shown")).unwrap();
+        assert!(Region::has_unplaced_load(&bench.env(), &dir).unwrap());
+        bench.fs.put_new(&load.join("shown"), b"").unwrap();
+        bench.compact(true).unwrap();
+        bench.reopen().unwrap();
+        assert_eq!(shown(&bench), ["bulk bulk"; 3]);
+        assert!(left(&bench).is_empty(), "the next opening removes it");
+    }
+}
