@@ -12,7 +12,10 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 
-use crate::{CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms};
+use crate::{
+    CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms,
+    decoded_bytes,
+};
 
 /// What the connection header said, shared by every call of the connection.
 #[derive(Debug)]
@@ -228,10 +231,10 @@ pub trait Service: Send + Sync {
         false
     }
 
-    /// What the message of a call becomes when it is decoded, in bytes. Asked of long messages only; room for so much is
-    /// kept before the call is handed out. Quick, as [`Service::class`].
-    fn decoded_bytes(&self, _head: &CallHead<'_>) -> usize {
-        0
+    /// What the message of a call becomes when it is decoded, in bytes. Asked of long messages, and of shorter ones when much
+    /// waits; room for so much is kept before the call is handed out. Quick, as [`Service::class`].
+    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
+        decoded_bytes(head)
     }
 
     fn call(&self, call: Call) -> Outcome;

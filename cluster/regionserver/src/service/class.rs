@@ -11,7 +11,7 @@
 //! HBase takes a Multi with a single mutation for a write (`RWQueueRpcExecutor.isWriteRequest`). Here a few writes
 //! among many gets wait where gets wait; what they may take of memory is not decided by the class.
 
-use halcyon_rpc::{CallClass, CallHead};
+use halcyon_rpc::{CallClass, CallHead, Fields, Value};
 
 /// A Multi is a write if it has a mutation for every so many actions.
 const ACTIONS_PER_WRITE: usize = 4;
@@ -100,59 +100,6 @@ pub(super) fn regions_of<'a>(method: &str, param: &'a [u8]) -> impl Iterator<Ite
         }),
         _ => None,
     })
-}
-
-/// Fields of a message in order, until the bytes end or make no sense. A last field of bytes may be cut off.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
-
-#[derive(PartialEq, Eq)]
-pub(super) enum Value<'a> {
-    Bytes(&'a [u8]),
-    Number,
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = (u64, Value<'a>);
-
-    fn next(&mut self) -> Option<(u64, Value<'a>)> {
-        let tag = varint(&mut self.0)?;
-        let value = match tag & 7 {
-            0 => {
-                varint(&mut self.0)?;
-                Value::Number
-            }
-            1 => {
-                self.0 = self.0.get(8..)?;
-                Value::Number
-            }
-            2 => {
-                let len = usize::try_from(varint(&mut self.0)?).ok()?;
-                let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
-                self.0 = rest;
-                Value::Bytes(bytes)
-            }
-            5 => {
-                self.0 = self.0.get(4..)?;
-                Value::Number
-            }
-            _ => return None,
-        };
-        Some((tag >> 3, value))
-    }
-}
-
-#[inline]
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for at in 0..10 {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << (7 * at).min(63);
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

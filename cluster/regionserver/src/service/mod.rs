@@ -10,7 +10,6 @@ mod admin;
 mod arriving;
 mod bulk_load;
 mod class;
-mod decoded;
 mod exec_service;
 mod get;
 mod hosted;
@@ -105,10 +104,6 @@ impl Service for ClientService {
 
     fn takes_cells(&self, method: &str) -> bool {
         matches!(method, "Mutate" | "Multi")
-    }
-
-    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
-        decoded::decoded_bytes(head)
     }
 
     fn call(&self, call: Call) -> Outcome {

@@ -17,7 +17,7 @@ use halcyon_rpc::{
 };
 use halcyon_schema::RegionInfo;
 
-use super::{Waits, decode, decoded, ready};
+use super::{Waits, decode, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::remote::{Orders, RemoteMaster};
@@ -94,10 +94,6 @@ impl Service for AdminService {
 
     fn takes_cells(&self, method: &str) -> bool {
         method == "ReplicateWALEntry"
-    }
-
-    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
-        decoded::decoded_bytes(head)
     }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {

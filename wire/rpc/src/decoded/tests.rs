@@ -1,0 +1,208 @@
+use halcyon_proto::pb;
+use halcyon_proto::pb::mutation_proto::ColumnValue;
+use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
+
+use super::*;
+
+const SERVICES: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../base/proto/services/services.proto"));
+
+fn decoded(method: &str, param: &[u8]) -> usize {
+    decoded_bytes(&CallHead { method, priority: 0, param })
+}
+
+/// A field of bytes.
+fn field(number: u32, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    prost::encoding::encode_varint(u64::from(number << 3 | 2), &mut out);
+    prost::encoding::encode_varint(content.len() as u64, &mut out);
+    out.extend_from_slice(content);
+    out
+}
+
+/// As many empty fields, of two bytes each.
+fn empty(number: u32, count: usize) -> Vec<u8> {
+    field(number, b"").repeat(count)
+}
+
+/// Methods of all services, and the types of their messages.
+fn methods() -> Vec<(&'static str, &'static str)> {
+    let rpcs = SERVICES.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
+    let method = |rpc: &'static str| {
+        let (method, rest) = rpc.split_once('(')?;
+        Some((method.trim(), rest.split_once(')')?.0.trim().strip_prefix("hbase.pb.")?))
+    };
+    rpcs.map(|rpc| method(rpc).expect("a method and its message")).collect()
+}
+
+#[test]
+fn every_method_has_its_message() {
+    let methods = methods();
+    assert!(methods.len() > 200, "{}", methods.len());
+    for (method, message) in methods {
+        let of_name = TYPES.by_name.get(&format!("{PACKAGE}{message}"));
+        assert_eq!(TYPES.of_method(method), of_name.copied(), "{method}({message})");
+    }
+    for (method, message) in OTHER_NAMES {
+        assert!(TYPES.by_name.contains_key(&format!("{PACKAGE}{message}")), "{method}");
+    }
+}
+
+/// Each list of each message of each method: whatever is there many times is seen, whichever service it is asked of.
+#[test]
+fn empty_elements_of_every_list_are_seen() {
+    let mut lists_count = 0;
+    for (method, message) in methods() {
+        let Some(at) = TYPES.of_method(method) else { continue };
+        for (number, content) in TYPES.types[at].fields.iter().enumerate() {
+            let Content::List(list, element) = *content else { continue };
+            let bytes = TYPES.types[at].lists[list];
+            let param = empty(number as u32, 1_000);
+            let expected =
+                if matches!(element, Element::Varint | Element::Fixed(_)) { 0 } else { 1_024 * bytes };
+            assert_eq!(decoded(method, &param), expected, "{method}({message}) {number}");
+            lists_count += 1;
+        }
+    }
+    assert!(lists_count > 40, "{lists_count}");
+}
+
+#[test]
+fn types_have_their_sizes() {
+    fn check<M: prost::Message + prost::Name>() {
+        let at = TYPES.by_name[&format!(".{}", M::full_name())];
+        let (told, is) = (TYPES.types[at].bytes, size_of::<M>());
+        assert!((is..=is + is / 4 + 8).contains(&told), "{}: {is} bytes, {told} are told", M::full_name());
+    }
+    check::<pb::Action>();
+    check::<pb::Attribute>();
+    check::<pb::Column>();
+    check::<pb::ColumnFamilyTimeRange>();
+    check::<pb::Condition>();
+    check::<pb::CoprocessorServiceCall>();
+    check::<pb::FamilyScope>();
+    check::<pb::Filter>();
+    check::<pb::Get>();
+    check::<pb::MutationProto>();
+    check::<ColumnValue>();
+    check::<QualifierValue>();
+    check::<pb::NameBytesPair>();
+    check::<pb::RegionAction>();
+    check::<pb::RegionInfo>();
+    check::<pb::RegionLoad>();
+    check::<pb::RegionSpecifier>();
+    check::<pb::RegionStateTransition>();
+    check::<pb::RowRange>();
+    check::<pb::Scan>();
+    check::<pb::ServerName>();
+    check::<pb::SnapshotDescription>();
+    check::<pb::TableName>();
+    check::<pb::TableSchema>();
+    check::<pb::Uuid>();
+    check::<pb::WalEntry>();
+    check::<pb::WalKey>();
+    check::<pb::bulk_load_h_file_request::FamilyPath>();
+    check::<pb::open_region_request::RegionOpenInfo>();
+}
+
+#[test]
+fn lists_have_the_places_that_are_told() {
+    for count in [0usize, 1, 3, 4, 5, 100, 1_000] {
+        let get = pb::Get::decode(&*empty(2, count)).unwrap();
+        assert_eq!(get.column.capacity(), capacity(count, size_of::<pb::Column>()));
+        assert_eq!(
+            decoded("Get", &field(2, &empty(2, count))),
+            get.column.capacity() * size_of::<pb::Column>()
+        );
+    }
+}
+
+/// Frames of 56 MB became gigabytes of nothing on the event loop.
+#[test]
+fn parts_within_parts_are_seen() {
+    let values = field(3, &empty(2, 1_000));
+    assert_eq!(
+        decoded("Mutate", &field(2, &values)),
+        1_024 * size_of::<QualifierValue>() + 4 * size_of::<ColumnValue>()
+    );
+    // Each action with all of its parts, in eight bytes.
+    let action = field(3, &[0x12, 0, 0x1a, 0, 0x22, 0]);
+    let boxed =
+        size_of::<pb::MutationProto>() + size_of::<pb::Get>() + size_of::<pb::CoprocessorServiceCall>();
+    let multi = decoded("Multi", &field(1, &action.repeat(1_000)));
+    assert!(multi >= 1_024 * size_of::<pb::Action>() + 1_000 * boxed, "{multi}");
+    // A value of its own for each column: three lists of four places.
+    let put = field(2, &field(3, &field(3, &empty(2, 1))));
+    assert!(decoded("Multi", &field(1, &field(3, &put))) > 4 * size_of::<QualifierValue>());
+    assert!(decoded("ReplicateWALEntry", &field(1, &empty(2, 1_000))) >= 32_000);
+    assert!(decoded("BulkLoadHFile", &empty(2, 1_000)) >= 24_000);
+}
+
+#[test]
+fn what_messages_hold_as_bytes_is_seen() {
+    let call = |method: &str, request: &[u8]| {
+        field(2, &[field(2, b"Service"), field(3, method.as_bytes()), field(4, request)].concat())
+    };
+    let mutations = call("MutateRows", &empty(1, 1_000));
+    let least = 1_000 * size_of::<pb::MutationProto>();
+    assert!(decoded("ExecService", &mutations) >= least);
+    assert!(decoded("Multi", &field(1, &field(3, &field(4, &mutations[3..])))) >= least);
+    let columns = field(2, &empty(1, 1_000));
+    assert!(decoded("ExecService", &call("GetMax", &columns)) >= 1_000 * size_of::<pb::Column>());
+    assert!(decoded("ExecMasterService", &call("MoveServers", &empty(3, 1_000))) >= 24_000);
+    let order = field(3, &field(3, &empty(2, 1_000)));
+    assert!(decoded("ExecuteProcedures", &order) >= 32_000, "families of a flush");
+}
+
+/// Filters in a list, in a filter that has one filter, and lists in lists, however deep.
+#[test]
+fn filters_within_filters_are_seen() {
+    let filter = |class: &str, message: &[u8]| {
+        [field(1, format!("org.apache.hadoop.hbase.filter.{class}").as_bytes()), field(2, message)].concat()
+    };
+    let get = |filter: &[u8]| decoded("Get", &field(2, &field(4, filter)));
+    let list = filter("FilterList", &empty(2, 1_000));
+    let least = 1_000 * size_of::<pb::Filter>();
+    for wrapper in ["SkipFilter", "WhileMatchFilter", "FilterWrapper"] {
+        assert!(get(&filter(wrapper, &field(1, &list))) >= least, "{wrapper}");
+    }
+    let mut deep = list;
+    for _ in 0..100 {
+        assert!(get(&deep) >= least);
+        deep = filter("FilterList", &field(2, &deep));
+    }
+    assert!(get(&filter("MultiRowRangeFilter", &empty(1, 1_000))) >= 1_000 * size_of::<pb::RowRange>());
+    assert!(get(&filter("FuzzyRowFilter", &empty(1, 1_000))) >= 64_000);
+    assert!(get(&filter("MultipleColumnPrefixFilter", &empty(1, 1_000))) >= 32_000);
+    // Numbers, packed and not.
+    assert!(get(&filter("TimestampsFilter", &field(1, &[1; 1_000]))) >= 8_000);
+    assert!(get(&filter("TimestampsFilter", &[0x08, 0x01].repeat(1_000))) >= 8_000);
+    let condition = field(3, &field(7, &filter("FilterList", &empty(2, 1_000))));
+    assert!(decoded("Mutate", &condition) >= least);
+}
+
+#[test]
+fn calls_of_honest_clients_are_seen_for_what_they_are() {
+    let value = QualifierValue { value: Some("v".repeat(20_000).into()), ..Default::default() };
+    let column_value = ColumnValue { family: "f".into(), qualifier_value: vec![value] };
+    let mutation = pb::MutationProto { column_value: vec![column_value], ..Default::default() };
+    let call = pb::MutateRequest { mutation, ..Default::default() };
+    let made = 4 * (size_of::<ColumnValue>() + size_of::<QualifierValue>());
+    assert_eq!(decoded("Mutate", &call.encode_to_vec()), made, "its value stays where it is");
+    assert_eq!(decoded("NoSuchMethod", &empty(1, 1_000)), 0, "nothing is decoded");
+}
+
+#[test]
+fn any_bytes_become_something() {
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    for len in 0..300 {
+        let mut param = Vec::with_capacity(len);
+        for _ in 0..len {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            param.push((random >> 56) as u8);
+        }
+        for (method, _) in methods() {
+            decoded(method, &param);
+        }
+    }
+}
