@@ -100,10 +100,22 @@ pub(crate) struct OpenCounts {
 impl OpenCounts {
     /// Whether one more would be too many for the connection that asks for it.
     pub(crate) fn is_full(&self, opener: &Opener, limits: &ScannerLimits) -> bool {
-        let of_peer = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
+        self.is_full_without(opener, limits, 0, 0)
+    }
+
+    /// As [`OpenCounts::is_full`], when so many of the peer and of others are gone.
+    fn is_full_without(
+        &self,
+        opener: &Opener,
+        limits: &ScannerLimits,
+        of_peer: usize,
+        of_others: usize,
+    ) -> bool {
+        let peer_before = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
         let of_connection = self.of(opener);
-        let peer_max = fair_max(limits.open_count_max, self.all - of_peer, limits.peer_share);
-        of_connection >= fair_max(peer_max, of_peer - of_connection, limits.peer_share)
+        let peer_max = fair_max(limits.open_count_max, self.all - peer_before - of_others, limits.peer_share);
+        let rest_of_peer = (peer_before - of_peer).saturating_sub(of_connection);
+        of_connection >= fair_max(peer_max, rest_of_peer, limits.peer_share)
     }
 
     pub(crate) fn add(&mut self, opener: Opener) {
@@ -143,6 +155,8 @@ struct State {
     counts: OpenCounts,
     /// Number of `open` without a connection, by the peers that opened them.
     unconnected: HashMap<Option<IpAddr>, usize>,
+    /// Number of `open` by the connections that used them last.
+    by_user: HashMap<u64, usize>,
     /// Call sequence number at which a scanner was closed.
     closed: HashMap<u64, u64>,
     /// When to forget closed ids, oldest first.
@@ -152,30 +166,55 @@ struct State {
 impl State {
     fn insert(&mut self, id: u64, entry: Entry) {
         self.counts.add(entry.opener);
+        *self.by_user.entry(entry.user).or_default() += 1;
         self.open.insert(id, entry);
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
         self.counts.sub(entry.opener);
+        count_off(&mut self.by_user, entry.user);
         if !entry.has_connection {
             count_off(&mut self.unconnected, entry.opener.peer);
         }
         Some(entry)
     }
 
-    /// Takes out those whose connection is gone, as their clients may never come back: those that this peer has opened, and
-    /// those of all if there are as many scanners as there may be. Costs nothing where there are none.
-    fn remove_unconnected(&mut self, peer: Option<IpAddr>, limits: &ScannerLimits) -> Vec<Entry> {
-        let of_all = self.open.len() >= limits.open_count_max;
-        let are_there =
-            if of_all { !self.unconnected.is_empty() } else { self.unconnected.contains_key(&peer) };
+    /// Takes out those whose connection is gone, as their clients may never come back: those that the opener's peer has opened,
+    /// and those of all if there are as many scanners as there may be and the opener gets a place by that. Costs nothing where
+    /// there are none.
+    fn remove_unconnected(&mut self, opener: &Opener, limits: &ScannerLimits) -> Vec<Entry> {
+        let peer = opener.peer;
+        let of_peer = self.unconnected.get(&peer).copied().unwrap_or(0);
+        let of_others = self.unconnected.values().sum::<usize>() - of_peer;
+        let of_all = self.open.len() >= limits.open_count_max
+            && self.counts.is_full_without(opener, limits, of_peer, 0)
+            && !self.counts.is_full_without(opener, limits, of_peer, of_others);
+        let are_there = of_peer > 0 || (of_all && of_others > 0);
         if !are_there {
             return Vec::new();
         }
         let goes = |entry: &Entry| !entry.has_connection && (of_all || entry.opener.peer == peer);
         let ids: Vec<u64> = self.open.iter().filter(|(_, entry)| goes(entry)).map(|(&id, _)| id).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Makes a scanner idle, and takes its last call back if that was `uncounted`.
+    fn rest(
+        &mut self,
+        id: u64,
+        scanner: Box<OpenScanner>,
+        expires_ns: u64,
+        uncounted: bool,
+    ) -> Option<ReleasedView> {
+        let entry = self.open.get_mut(&id)?;
+        let user = scanner.connection.id;
+        if entry.user != user {
+            count_off(&mut self.by_user, std::mem::replace(&mut entry.user, user));
+            *self.by_user.entry(user).or_default() += 1;
+        }
+        entry.next_call_seq -= u64::from(uncounted);
+        entry.rest(scanner, expires_ns)
     }
 
     fn remember_closed(&mut self, id: u64, next_call_seq: u64, expires_ns: u64) {
@@ -202,6 +241,8 @@ fn count_off<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
 
 struct Entry {
     opener: Opener,
+    /// The connection that used it last, as of when it was last idle.
+    user: u64,
     /// Of the scanner, when it was last idle.
     held_bytes: u64,
     /// What `next_call_seq` of the next call has to be.
@@ -269,7 +310,7 @@ impl Scanners {
         let mut state = self.state.lock();
         let mut dropped = Vec::new();
         if state.counts.is_full(&opener, &self.limits) {
-            dropped = state.remove_unconnected(opener.peer, &self.limits);
+            dropped = state.remove_unconnected(&opener, &self.limits);
         }
         if state.counts.is_full(&opener, &self.limits) {
             let (all, own) = (state.counts.all(), state.counts.of(&opener));
@@ -279,8 +320,14 @@ impl Scanners {
                  (halcyon.scanners.max, halcyon.peer.share)"
             )));
         }
-        let mut entry =
-            Entry { opener, held_bytes: 0, next_call_seq, has_connection: true, holding: Holding::Busy };
+        let mut entry = Entry {
+            opener,
+            user: opener.connection,
+            held_bytes: 0,
+            next_call_seq,
+            has_connection: true,
+            holding: Holding::Busy,
+        };
         let let_go = entry.rest(scanner, expires_ns);
         state.insert(id, entry);
         drop(state);
@@ -367,7 +414,7 @@ impl Scanners {
     pub(crate) fn give_back(&self, id: u64, scanner: Box<OpenScanner>) {
         let expires_ns = self.expires_ns();
         let mut state = self.state.lock();
-        let let_go = state.open.get_mut(&id).and_then(|entry| entry.rest(scanner, expires_ns));
+        let let_go = state.rest(id, scanner, expires_ns, false);
         drop(state);
         drop(let_go);
     }
@@ -383,10 +430,7 @@ impl Scanners {
     pub(crate) fn unclaim(&self, id: u64, scanner: Box<OpenScanner>, counted: bool) {
         let expires_ns = self.expires_ns();
         let mut state = self.state.lock();
-        let let_go = state.open.get_mut(&id).and_then(|entry| {
-            entry.next_call_seq -= u64::from(counted);
-            entry.rest(scanner, expires_ns)
-        });
+        let let_go = state.rest(id, scanner, expires_ns, counted);
         drop(state);
         drop(let_go);
     }
@@ -423,6 +467,9 @@ impl Scanners {
     pub(crate) fn connection_closed(&self, connection: &Connection) {
         let mut let_go = Vec::new();
         let mut state = self.state.lock();
+        if !state.by_user.contains_key(&connection.id) {
+            return; // all of them need not be looked through
+        }
         let State { open, unconnected, .. } = &mut *state;
         for entry in open.values_mut() {
             if let Holding::Idle { scanner, .. } = &mut entry.holding
@@ -491,6 +538,10 @@ impl Scanners {
         self.state.lock().open.len()
     }
 
+    pub(crate) fn limits(&self) -> &ScannerLimits {
+        &self.limits
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.lease
     }
@@ -514,70 +565,4 @@ fn unknown_scanner(id: u64) -> RpcError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: ScannerLimits = ScannerLimits { open_count_max: 64, peer_share: 0.5 };
-
-    fn opener(peer: u8, connection: u64) -> Opener {
-        Opener { connection, peer: Some([10, 0, 0, peer].into()) }
-    }
-
-    /// Opens as many as it gets, or `most`, with ids from `begin` on.
-    fn open(state: &mut State, opener: Opener, begin: u64, most: usize) -> usize {
-        let mut count = 0;
-        while count < most && !state.counts.is_full(&opener, &LIMITS) {
-            let id = begin + count as u64;
-            let entry = Entry {
-                opener,
-                held_bytes: 0,
-                next_call_seq: 0,
-                has_connection: true,
-                holding: Holding::Busy,
-            };
-            state.insert(id, entry);
-            count += 1;
-        }
-        count
-    }
-
-    /// One connection opened all scanners of the server in a second and a half, and nobody else could scan.
-    #[test]
-    fn no_connection_and_no_peer_takes_all_scanners() {
-        let mut state = State::default();
-        let of_one: Vec<usize> = (0..6)
-            .map(|connection| open(&mut state, opener(1, connection), connection * 100, usize::MAX))
-            .collect();
-        assert_eq!(of_one, [16, 8, 4, 2, 1, 1], "half of all, in falling parts");
-        assert_eq!(open(&mut state, opener(2, 10), 1_000, 3), 3, "others have some");
-        for id in 0..16 {
-            state.remove(id);
-        }
-        assert!(open(&mut state, opener(1, 7), 2_000, usize::MAX) > 0, "what is closed is another's");
-        for id in 0..3_000 {
-            state.remove(id);
-        }
-        assert!(state.open.is_empty() && state.counts.all() == 0);
-        assert!(state.counts.by_connection.is_empty() && state.counts.by_peer.is_empty());
-    }
-
-    /// One that asked for more than it may have ended scanners of others, who were only coming back with another connection.
-    #[test]
-    fn who_has_all_that_it_may_have_ends_no_scanner_of_another() {
-        let mut state = State::default();
-        let (one, other) = (opener(1, 1), opener(2, 2));
-        open(&mut state, one, 0, 10);
-        open(&mut state, other, 100, 10);
-        assert!(state.remove_unconnected(one.peer, &LIMITS).is_empty());
-        for id in [3, 4, 100, 101, 102] {
-            let entry = state.open.get_mut(&id).unwrap();
-            entry.has_connection = false;
-            *state.unconnected.entry(entry.opener.peer).or_default() += 1;
-        }
-        assert_eq!(state.remove_unconnected(one.peer, &LIMITS).len(), 2, "its own");
-        assert!(state.remove_unconnected(one.peer, &LIMITS).is_empty());
-        let full = ScannerLimits { open_count_max: 18, ..LIMITS };
-        assert_eq!(state.remove_unconnected(one.peer, &full).len(), 3, "all, as nobody gets one");
-        assert!(state.unconnected.is_empty());
-    }
-}
+mod tests;

@@ -1,0 +1,68 @@
+use super::*;
+
+const LIMITS: ScannerLimits = ScannerLimits { open_count_max: 64, peer_share: 0.5 };
+
+fn opener(peer: u8, connection: u64) -> Opener {
+    Opener { connection, peer: Some([10, 0, 0, peer].into()) }
+}
+
+/// Opens as many as it gets, or `most`, with ids from `begin` on.
+fn open(state: &mut State, opener: Opener, begin: u64, most: usize) -> usize {
+    let mut count = 0;
+    while count < most && !state.counts.is_full(&opener, &LIMITS) {
+        let id = begin + count as u64;
+        let entry = Entry {
+            opener,
+            user: opener.connection,
+            held_bytes: 0,
+            next_call_seq: 0,
+            has_connection: true,
+            holding: Holding::Busy,
+        };
+        state.insert(id, entry);
+        count += 1;
+    }
+    count
+}
+
+/// One connection opened all scanners of the server in a second and a half, and nobody else could scan.
+#[test]
+fn no_connection_and_no_peer_takes_all_scanners() {
+    let mut state = State::default();
+    let of_one: Vec<usize> = (0..6)
+        .map(|connection| open(&mut state, opener(1, connection), connection * 100, usize::MAX))
+        .collect();
+    assert_eq!(of_one, [16, 8, 4, 2, 1, 1], "half of all, in falling parts");
+    assert_eq!(open(&mut state, opener(2, 10), 1_000, 3), 3, "others have some");
+    for id in 0..16 {
+        state.remove(id);
+    }
+    assert!(open(&mut state, opener(1, 7), 2_000, usize::MAX) > 0, "what is closed is another's");
+    for id in 0..3_000 {
+        state.remove(id);
+    }
+    assert!(state.open.is_empty() && state.counts.all() == 0);
+    assert!(state.counts.by_connection.is_empty() && state.counts.by_peer.is_empty());
+    assert!(state.by_user.is_empty());
+}
+
+/// One that asked for more than it may have ended scanners of others, who were only coming back with another connection.
+#[test]
+fn who_has_all_that_it_may_have_ends_no_scanner_of_another() {
+    let mut state = State::default();
+    let (one, other) = (opener(1, 1), opener(2, 2));
+    open(&mut state, one, 0, 10);
+    open(&mut state, other, 100, 10);
+    assert!(state.remove_unconnected(&one, &LIMITS).is_empty());
+    for id in [3, 4, 100, 101, 102] {
+        let entry = state.open.get_mut(&id).unwrap();
+        entry.has_connection = false;
+        *state.unconnected.entry(entry.opener.peer).or_default() += 1;
+    }
+    assert_eq!(state.remove_unconnected(&one, &LIMITS).len(), 2, "its own");
+    assert!(state.remove_unconnected(&one, &LIMITS).is_empty());
+    let full = ScannerLimits { open_count_max: 18, ..LIMITS };
+    assert!(state.remove_unconnected(&one, &full).is_empty(), "it would have none for that");
+    assert_eq!(state.remove_unconnected(&opener(3, 3), &full).len(), 3, "all, for one who has none");
+    assert!(state.unconnected.is_empty());
+}
