@@ -2,7 +2,9 @@
 //! filter is of a class that only the JVM has.
 //!
 //! The JVM does with them what `RSRpcServices.scan` does; results come as whole rows or batches. Leases and numbers of calls are
-//! as those of other scanners (`calls/scanners.rs`).
+//! as those of other scanners (`calls/scanners.rs`), and so is what one connection and one peer may have of them.
+//!
+//! A scan has its place from before its scanner is opened in the JVM until it is closed there.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -14,36 +16,86 @@ use halcyon_cell::Cell;
 use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
-use halcyon_rpc::{Codec, Reply, RpcError};
+use halcyon_rpc::{Codec, Connection, Reply, RpcError};
 use prost::Message;
 
 use super::frames;
 use super::hooks::Hooks;
 use super::operation::Operation;
 use crate::RegionServer;
+use crate::calls::scanners::{OpenCounts, Opener, ScannerLimits};
 use crate::convert;
 use crate::regions::region_table::OnlineRegion;
 
-/// Scanners of clients in the JVM at most.
+/// Scanners of clients in the JVM at most, of all.
 const SCANS_MAX: usize = 10_000;
 
 /// See the head of the file. *Thread safety*: one short lock; a call takes its scan out.
 #[derive(Default)]
 pub(crate) struct HostedScans {
-    open: Mutex<HashMap<u64, Entry>>,
+    open: Mutex<Open>,
     count: AtomicUsize,
     /// Those that a call has left without closing them.
-    left: Mutex<Vec<HostedScan>>,
+    left: Mutex<Vec<(u64, HostedScan)>>,
+}
+
+#[derive(Default)]
+struct Open {
+    scans: HashMap<u64, Entry>,
+    counts: OpenCounts,
+}
+
+impl Open {
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.scans.remove(&id)?;
+        self.counts.sub(entry.opener());
+        Some(entry)
+    }
 }
 
 enum Entry {
     Idle(HostedScan),
-    Busy,
+    /// In the hand of a call.
+    Busy(Opener),
+    /// Nobody's any more, and still in the JVM.
+    Closing(Opener),
+}
+
+impl Entry {
+    fn opener(&self) -> Opener {
+        match self {
+            Entry::Idle(scan) => scan.opener,
+            Entry::Busy(opener) | Entry::Closing(opener) => *opener,
+        }
+    }
+}
+
+/// The place of a scan that is being opened, until dropped.
+struct Place {
+    scans: Arc<HostedScans>,
+    id: u64,
+    is_taken: bool,
+}
+
+impl Place {
+    fn take(mut self, scan: HostedScan) -> ClaimedScan {
+        self.is_taken = true;
+        ClaimedScan { scans: Arc::clone(&self.scans), id: self.id, scan: Some(scan) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.scans.remove(self.id);
+        }
+    }
 }
 
 /// A scan of a client.
 pub(crate) struct HostedScan {
     pub online: Arc<OnlineRegion>,
+    opener: Opener,
     generation: u64,
     scanner: u64,
     next_call_seq: u64,
@@ -76,35 +128,38 @@ impl DerefMut for ClaimedScan {
 }
 
 impl ClaimedScan {
-    /// Keeps the scan for the next call. RegionTooBusyException if there are too many: then it is closed.
-    fn put_back(mut self) -> Result<(), RpcError> {
-        let mut open = self.scans.open.lock();
-        if open.len() >= SCANS_MAX && !open.contains_key(&self.id) {
-            return Err(RpcError::region_too_busy(format!(
-                "{SCANS_MAX} scanners are open in the JVM of coprocessors"
-            )));
-        }
-        if let Some(scan) = self.scan.take() {
-            open.insert(self.id, Entry::Idle(scan));
-        }
-        self.scans.count.store(open.len(), Ordering::Release);
-        Ok(())
+    /// Keeps the scan for the next call.
+    fn put_back(mut self) {
+        let scan = self.scan.take().expect("it is taken out by what ends the claim only");
+        let before = self.scans.open.lock().scans.insert(self.id, Entry::Idle(scan));
+        assert!(matches!(before, Some(Entry::Busy(_))), "a scan in the hand of a call keeps its place");
     }
 
     /// Closes the scanner in the JVM. *Blocking*.
     fn close(mut self, operation: &mut Operation) {
         if close(operation, &self) {
-            self.scans.remove(self.id);
-            self.scan = None;
+            self.forget();
         }
+    }
+
+    /// As [`ClaimedScan::close`], for the last time: the JVM may not know it any more.
+    fn close_finally(mut self, operation: &mut Operation) {
+        close(operation, &self);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.scans.remove(self.id);
+        self.scan = None;
     }
 }
 
 impl Drop for ClaimedScan {
     fn drop(&mut self) {
         if let Some(scan) = self.scan.take() {
-            self.scans.remove(self.id);
-            self.scans.left.lock().push(scan);
+            let closing = Entry::Closing(scan.opener);
+            self.scans.open.lock().scans.insert(self.id, closing);
+            self.scans.left.lock().push((self.id, scan));
         }
     }
 }
@@ -124,13 +179,30 @@ impl HostedScans {
     /// Whether a client's scanner is one of these. Costs one load where there are none.
     #[inline]
     pub(crate) fn has(&self, id: u64) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.open.lock().contains_key(&id)
+        self.count.load(Ordering::Acquire) > 0 && self.open.lock().scans.contains_key(&id)
+    }
+
+    /// A place for a scan that this client opens. RegionTooBusyException if it may have no more.
+    fn begin(self: &Arc<Self>, id: u64, opener: Opener, limits: &ScannerLimits) -> Result<Place, RpcError> {
+        let mut open = self.open.lock();
+        if open.counts.is_full(&opener, limits) {
+            let (all, own) = (open.counts.all(), open.counts.of(&opener));
+            return Err(RpcError::region_too_busy(format!(
+                "{all} scanners are open in the JVM of coprocessors, {own} of them by this connection, which may have no \
+                 more now (halcyon.peer.share)"
+            )));
+        }
+        open.counts.add(opener);
+        let before = open.scans.insert(id, Entry::Busy(opener));
+        assert!(before.is_none(), "each scanner has an id of its own");
+        self.count.store(open.scans.len(), Ordering::Release);
+        Ok(Place { scans: Arc::clone(self), id, is_taken: false })
     }
 
     fn remove(&self, id: u64) {
         let mut open = self.open.lock();
-        let removed = open.remove(&id);
-        self.count.store(open.len(), Ordering::Release);
+        let removed = open.remove(id);
+        self.count.store(open.scans.len(), Ordering::Release);
         drop(open);
         drop(removed);
     }
@@ -143,10 +215,12 @@ impl HostedScans {
         renew_at_ns: Option<u64>,
     ) -> Result<Option<ClaimedScan>, RpcError> {
         let mut open = self.open.lock();
-        let entry = open.get_mut(&id);
-        let entry = entry.ok_or_else(|| RpcError::unknown_scanner(format!("Unknown scanner '{id}'")))?;
-        let Entry::Idle(scan) = entry else {
-            return Err(RpcError::lease(format!("lease '{id}' does not exist")));
+        let unknown = || RpcError::unknown_scanner(format!("Unknown scanner '{id}'"));
+        let entry = open.scans.get_mut(&id).ok_or_else(unknown)?;
+        let scan = match entry {
+            Entry::Idle(scan) => scan,
+            Entry::Busy(_) => return Err(RpcError::lease(format!("lease '{id}' does not exist"))),
+            Entry::Closing(_) => return Err(unknown()),
         };
         if let Some(call_seq) = call_seq {
             if call_seq != scan.next_call_seq {
@@ -161,38 +235,53 @@ impl HostedScans {
             scan.used_ns = now_ns;
             return Ok(None);
         }
-        match std::mem::replace(entry, Entry::Busy) {
-            Entry::Idle(scan) => Ok(Some(ClaimedScan { scans: self.clone(), id, scan: Some(scan) })),
-            Entry::Busy => unreachable!("it was idle under the same lock"),
+        let busy = Entry::Busy(scan.opener);
+        let Entry::Idle(scan) = std::mem::replace(entry, busy) else {
+            unreachable!("it was idle under the same lock")
+        };
+        Ok(Some(ClaimedScan { scans: self.clone(), id, scan: Some(scan) }))
+    }
+
+    /// Those whose lease ran out, and those that their call has left: to be closed. One that is dropped instead comes again.
+    fn expired(self: &Arc<Self>, now_ns: u64, lease_ns: u64) -> Vec<ClaimedScan> {
+        let mut expired = std::mem::take(&mut *self.left.lock());
+        for (&id, entry) in &mut self.open.lock().scans {
+            let Entry::Idle(scan) = &*entry else { continue };
+            if now_ns.saturating_sub(scan.used_ns) <= lease_ns {
+                continue;
+            }
+            let closing = Entry::Closing(scan.opener);
+            if let Entry::Idle(scan) = std::mem::replace(entry, closing) {
+                expired.push((id, scan));
+            }
         }
+        let claim = |(id, scan)| ClaimedScan { scans: Arc::clone(self), id, scan: Some(scan) };
+        expired.into_iter().map(claim).collect()
     }
 
-    /// Those whose lease ran out, and those that their call has left: to be closed.
-    pub(super) fn expired(&self, now_ns: u64, lease_ns: u64) -> Vec<HostedScan> {
-        let mut expired = self.take_if(|scan| now_ns.saturating_sub(scan.used_ns) > lease_ns);
-        expired.append(&mut self.left.lock());
-        expired
-    }
-
-    /// Forgets those of a region that is closing.
+    /// Forgets those of a region that is closing; the JVM closes them with it.
     pub(crate) fn region_closing(&self, online: &Arc<OnlineRegion>) {
-        if self.count.load(Ordering::Acquire) > 0 {
-            drop(self.take_if(|scan| Arc::ptr_eq(&scan.online, online)));
-        }
-        self.left.lock().retain(|scan| !Arc::ptr_eq(&scan.online, online));
-    }
-
-    fn take_if(&self, wanted: impl Fn(&HostedScan) -> bool) -> Vec<HostedScan> {
-        let mut open = self.open.lock();
-        let is_wanted = |entry: &Entry| matches!(entry, Entry::Idle(scan) if wanted(scan));
-        let ids: Vec<u64> = open.iter().filter(|(_, entry)| is_wanted(entry)).map(|(id, _)| *id).collect();
-        let taken = ids.iter().filter_map(|id| open.remove(id)).filter_map(|entry| match entry {
-            Entry::Idle(scan) => Some(scan),
-            Entry::Busy => None,
+        let mut left = Vec::new();
+        self.left.lock().retain(|(id, scan)| {
+            let stays = !Arc::ptr_eq(&scan.online, online);
+            if !stays {
+                left.push(*id);
+            }
+            stays
         });
-        let taken = taken.collect();
-        self.count.store(open.len(), Ordering::Release);
-        taken
+        left.into_iter().for_each(|id| self.remove(id));
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut open = self.open.lock();
+        let of_region =
+            |entry: &Entry| matches!(entry, Entry::Idle(scan) if Arc::ptr_eq(&scan.online, online));
+        let ids: Vec<u64> =
+            open.scans.iter().filter(|(_, entry)| of_region(entry)).map(|(id, _)| *id).collect();
+        let forgotten: Vec<Entry> = ids.into_iter().filter_map(|id| open.remove(id)).collect();
+        self.count.store(open.scans.len(), Ordering::Release);
+        drop(open);
+        drop(forgotten);
     }
 }
 
@@ -210,6 +299,7 @@ pub(crate) fn open(
     online: &Arc<OnlineRegion>,
     scan: &pb::Scan,
     call_seq: Option<u64>,
+    connection: &Connection,
 ) -> Result<Opened, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
     let hooks = operation.hooks(&coprocessors);
@@ -230,6 +320,10 @@ pub(crate) fn open(
     }
     let server = operation.server.clone();
     let (id, next_call_seq) = server.scanners.begin(call_seq)?;
+    let opener = Opener::of(connection);
+    let peer_share = server.scanners.limits().peer_share;
+    let limits = ScannerLimits { open_count_max: SCANS_MAX, peer_share };
+    let place = server.coprocessors.scans.begin(id, opener, &limits)?;
     let frame = Frame { scan: sent, ..frames::call(Method::ScannerOpen, coprocessors.number) };
     let answer = operation.call(frame)?;
     // Results have to fit into a frame.
@@ -239,6 +333,7 @@ pub(crate) fn open(
     let needs_cursor = scan.need_cursor_result();
     let scan = HostedScan {
         online: online.clone(),
+        opener,
         generation: operation.child.generation,
         scanner: answer.scanner(),
         next_call_seq,
@@ -246,7 +341,7 @@ pub(crate) fn open(
         result_bytes_max: asked.map_or(server_max, |size| size.min(server_max)),
         needs_cursor,
     };
-    Ok(Opened::Hosted(ClaimedScan { scans: server.coprocessors.scans.clone(), id, scan: Some(scan) }))
+    Ok(Opened::Hosted(place.take(scan)))
 }
 
 /// Answers one call of a scan. *Blocking*. `opened`: the call has opened it.
@@ -277,7 +372,7 @@ pub(crate) fn next(
         scan.close(operation);
         server.scanners.ended(id, next_call_seq);
     } else {
-        scan.put_back()?;
+        scan.put_back();
     }
     let block = limits.codec.and_then(|codec| convert::cell_block(codec, &cells));
     Ok(Reply { cells: block, ..Reply::message(&response) })
@@ -361,7 +456,7 @@ impl RegionServer {
         let close_all = move || {
             for scan in expired {
                 if let Ok(mut operation) = Operation::connect(&server) {
-                    close(&mut operation, &scan);
+                    scan.close_finally(&mut operation);
                 }
             }
         };

@@ -77,7 +77,8 @@ pub(super) fn open_scan(
         let work = move || {
             let mut operation = Operation::begin(&on_pool, &online, Some(&terms))?;
             let scan = request.scan.clone().unwrap_or_default();
-            match coprocessors::open(&mut operation, &online, &scan, request.next_call_seq)? {
+            let (call_seq, connection) = (request.next_call_seq, &terms.connection);
+            match coprocessors::open(&mut operation, &online, &scan, call_seq, connection)? {
                 Opened::Own(scan) => {
                     drop(operation);
                     own(pb::ScanRequest { scan: Some(*scan), ..request })
