@@ -220,7 +220,7 @@ impl Cluster {
     }
 
     /// Asks the NameNode once. After a deadline the library resets the connection, so that the request is taken back if it has
-    /// not arrived, and the next call goes to the next NameNode of the service.
+    /// not arrived, and the next call goes to the next NameNode of the service, unless this one answers others.
     pub(crate) fn ask_once<T, F>(&self, ask: impl FnOnce(Client) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -246,17 +246,15 @@ impl Cluster {
             None => Failure::Late(limit),
         };
         if matches!(failure, Failure::Late(_)) {
-            tracing::warn!(
-                "{} gave no answer within {limit:?}; the next call makes a new connection",
-                self.address
-            );
+            tracing::warn!("{} gave no answer within {limit:?}", self.address);
         }
         Err(failure)
     }
 
     /// Asks until there is an answer or the time is over. The NameNode takes all attempts for one call: it makes a change
     /// once, although an attempt that was given up may arrive late. It knows that for ten minutes, of files and renames and not
-    /// of new directories. The failure is ambiguous if that of any attempt was.
+    /// of new directories. Only the last attempt is taken back: a NameNode that is long at one call answers others of the same
+    /// connection. The failure is ambiguous if that of any attempt was.
     pub(crate) fn ask<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -266,7 +264,8 @@ impl Cluster {
         let mut unanswered = None;
         let call = RepeatedCall::new();
         loop {
-            match self.attempt(call, &ask) {
+            let is_last = attempts.is_last(self.deadlines().namenode);
+            match self.attempt(if is_last { call } else { call.made_again() }, &ask) {
                 Err(failure) if failure.may_pass() => {
                     let kept = if failure.is_ambiguous() { failure } else { unanswered.unwrap_or(failure) };
                     if !attempts.pause() {
@@ -314,6 +313,11 @@ pub(crate) struct Attempts<'a> {
 }
 
 impl Attempts<'_> {
+    /// Whether no other attempt comes behind one that takes so long.
+    fn is_last(&self, time: Duration) -> bool {
+        Instant::now() + time + self.pause >= self.end
+    }
+
     /// Waits before the next attempt; `false` if there is no time for one.
     pub(crate) fn pause(&mut self) -> bool {
         if Instant::now() + self.pause >= self.end {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -126,7 +126,8 @@ impl Default for AlignmentContext {
     }
 }
 
-type CallResult = oneshot::Sender<Result<Bytes>>;
+/// Its place among the calls of its connection, and who waits for its answer.
+type CallResult = (u64, oneshot::Sender<Result<Bytes>>);
 
 #[derive(Debug)]
 pub(crate) struct RpcConnection {
@@ -140,6 +141,10 @@ pub(crate) struct RpcConnection {
     // The socket that the tasks own, until it is reset
     socket: Mutex<Option<Socket>>,
     is_reset: AtomicBool,
+    // Calls that were made on it
+    calls: AtomicU64,
+    // The last of them that was answered
+    answered: Arc<AtomicU64>,
 }
 
 /// Names a call for the NameNode. A call that is made again has the id of the first attempt, so
@@ -148,6 +153,8 @@ pub(crate) struct RpcConnection {
 pub(crate) struct CallId {
     client_id: Arc<Vec<u8>>,
     call_id: i32,
+    /// Its caller asks again, if this attempt is given up.
+    pub(crate) is_made_again: bool,
 }
 
 // Of all connections, because a call may be made again on another one
@@ -160,7 +167,7 @@ fn next_call_id() -> i32 {
 
 tokio::task_local! {
     // Of the next change that this task asks for
-    static REPEATED: Cell<Option<i32>>;
+    static REPEATED: Cell<Option<RepeatedCall>>;
 }
 
 /// A change that its caller asks for again when there was no answer. All attempts have one id, so
@@ -169,6 +176,7 @@ tokio::task_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatedCall {
     call_id: i32,
+    is_made_again: bool,
 }
 
 impl RepeatedCall {
@@ -176,12 +184,22 @@ impl RepeatedCall {
     pub fn new() -> Self {
         Self {
             call_id: next_call_id(),
+            is_made_again: false,
+        }
+    }
+
+    /// For an attempt behind which there is another one. If it is given up it is not taken back,
+    /// which would end the other calls of its connection, as long as its NameNode answers them.
+    pub fn made_again(self) -> Self {
+        Self {
+            is_made_again: true,
+            ..self
         }
     }
 
     /// An attempt. The first change that the future asks for is the one that is repeated.
     pub fn attempt<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
-        REPEATED.scope(Cell::new(Some(self.call_id)), future)
+        REPEATED.scope(Cell::new(Some(self)), future)
     }
 }
 
@@ -191,6 +209,7 @@ impl CallId {
         Self {
             client_id: Arc::clone(client_id),
             call_id: next_call_id(),
+            is_made_again: false,
         }
     }
 
@@ -199,7 +218,8 @@ impl CallId {
         let repeated = REPEATED.try_with(Cell::take).ok().flatten();
         Self {
             client_id: Arc::clone(client_id),
-            call_id: repeated.unwrap_or_else(next_call_id),
+            call_id: repeated.map_or_else(next_call_id, |call| call.call_id),
+            is_made_again: repeated.is_some_and(|call| call.is_made_again),
         }
     }
 
@@ -294,6 +314,8 @@ impl RpcConnection {
             sender,
             socket: Mutex::new(Some(socket)),
             is_reset: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            answered: Arc::new(AtomicU64::new(0)),
         };
 
         conn.writer = Some(Self::start_sender(receiver, writer, handle));
@@ -329,9 +351,10 @@ impl RpcConnection {
 
     fn start_listener(&mut self, reader: SaslReader, handle: &Handle) -> Result<JoinHandle<()>> {
         let call_map = Arc::clone(&self.call_map);
+        let answered = Arc::clone(&self.answered);
         let alignment_context = self.alignment_context.clone();
         let listener = handle.spawn(async move {
-            RpcListener::new(call_map, reader, alignment_context)
+            RpcListener::new(call_map, answered, reader, alignment_context)
                 .start()
                 .await;
         });
@@ -405,10 +428,21 @@ impl RpcConnection {
         }
         self.end_tasks();
         if let Some(map) = self.call_map.lock().unwrap().take() {
-            for (_, call) in map {
+            for (_, (_, call)) in map {
                 let _ = call.send(Err(disconnected()));
             }
         }
+    }
+
+    /// The place of the next call.
+    pub(crate) fn next_place(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether a call behind this one was answered. Then the NameNode has this one as well, and
+    /// is at work.
+    pub(crate) fn has_answered_behind(&self, place: u64) -> bool {
+        self.answered.load(Ordering::SeqCst) > place
     }
 
     fn end_tasks(&self) {
@@ -439,6 +473,7 @@ impl RpcConnection {
         message: &[u8],
         id: &CallId,
         retry_count: i32,
+        place: u64,
     ) -> Result<oneshot::Receiver<Result<Bytes>>> {
         let call_id = id.call_id;
         let conn_header = self.get_connection_header(call_id, &id.client_id, retry_count);
@@ -462,7 +497,7 @@ impl RpcConnection {
             let mut map = self.call_map.lock().unwrap();
             match map.as_mut() {
                 Some(m) => {
-                    m.insert(call_id, sender);
+                    m.insert(call_id, (place, sender));
                 }
                 None => return Err(disconnected()),
             }
@@ -501,6 +536,7 @@ pub(crate) fn disconnected() -> HdfsError {
 
 struct RpcListener {
     call_map: Arc<Mutex<Option<HashMap<i32, CallResult>>>>,
+    answered: Arc<AtomicU64>,
     reader: SaslReader,
     alive: bool,
     alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
@@ -509,11 +545,13 @@ struct RpcListener {
 impl RpcListener {
     fn new(
         call_map: Arc<Mutex<Option<HashMap<i32, CallResult>>>>,
+        answered: Arc<AtomicU64>,
         reader: SaslReader,
         alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
     ) -> Self {
         RpcListener {
             call_map,
+            answered,
             reader,
             alive: true,
             alignment_context,
@@ -535,7 +573,7 @@ impl RpcListener {
         self.alive = false;
 
         if let Some(map) = self.call_map.lock().unwrap().take() {
-            for (_, call) in map {
+            for (_, (_, call)) in map {
                 let _ = call.send(Err(disconnected()));
             }
         }
@@ -573,7 +611,8 @@ impl RpcListener {
             .as_mut()
             .and_then(|m| m.remove(&call_id));
 
-        if let Some(call) = call {
+        if let Some((place, call)) = call {
+            self.answered.fetch_max(place, Ordering::SeqCst);
             match rpc_response.status() {
                 RpcStatusProto::Success => {
                     self.alignment_context
@@ -1276,6 +1315,8 @@ mod test {
             writer: None,
             socket: Mutex::new(None),
             is_reset: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            answered: Arc::new(AtomicU64::new(0)),
         };
 
         let context = conn.get_connection_context();

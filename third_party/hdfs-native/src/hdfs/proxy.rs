@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 use std::time::{Duration, Instant};
 
@@ -44,13 +44,22 @@ const INVALID_TOKEN_EXCEPTION: &str = "org.apache.hadoop.security.token.SecretMa
 struct ProxyConnection {
     url: String,
     client_id: Arc<Vec<u8>>,
-    inner: Arc<tokio::sync::Mutex<Option<Arc<RpcConnection>>>>,
+    inner: tokio::sync::Mutex<Connected>,
+    // Attempts to connect that have ended
+    attempts: AtomicU64,
     alignment_context: Option<Arc<Mutex<AlignmentContext>>>,
     nameservice: Option<String>,
     effective_user: Option<String>,
     auth: Option<Arc<crate::security::ClientAuth>>,
     config: Arc<Configuration>,
     handle: Handle,
+}
+
+/// How the last attempt to connect has ended.
+#[derive(Debug, Default)]
+struct Connected {
+    connection: Option<Arc<RpcConnection>>,
+    failure: Option<(ErrorKind, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,18 +79,47 @@ impl Called {
 
 /// A call that waits for its answer. Whoever stops waiting resets the connection, so that a change
 /// is not made later. What may be made again, or changes nothing, is no reason to end the other
-/// calls of the connection, unless the NameNode is late.
-struct Waiting {
-    connection: Arc<RpcConnection>,
-    called: Called,
+/// calls of the connection, unless the NameNode is late and answers none of them.
+struct Waiting<'a> {
+    sent: &'a Sent,
+    must_be_taken_back: bool,
     patience: Patience,
     is_answered: bool,
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if !self.is_answered && (self.called == Called::Write || self.patience.is_over()) {
-            self.connection.reset();
+        if self.is_answered {
+            return;
+        }
+        let is_silent = self.patience.is_over() && !self.sent.is_passed();
+        if self.must_be_taken_back || is_silent {
+            self.sent.reset();
+        }
+    }
+}
+
+/// The connection on which a call was made, and its place there.
+#[derive(Debug, Default)]
+struct Sent(Mutex<Option<(Arc<RpcConnection>, u64)>>);
+
+impl Sent {
+    fn on(&self, connection: &Arc<RpcConnection>) -> u64 {
+        let place = connection.next_place();
+        *self.0.lock().unwrap() = Some((Arc::clone(connection), place));
+        place
+    }
+
+    /// Whether its NameNode has it and answers others.
+    fn is_passed(&self) -> bool {
+        let sent = self.0.lock().unwrap();
+        sent.as_ref()
+            .is_some_and(|(connection, place)| connection.has_answered_behind(*place))
+    }
+
+    fn reset(&self) {
+        if let Some((connection, _)) = &*self.0.lock().unwrap() {
+            connection.reset();
         }
     }
 }
@@ -153,7 +191,8 @@ impl ProxyConnection {
         ProxyConnection {
             url,
             client_id,
-            inner: Arc::new(tokio::sync::Mutex::new(None)),
+            inner: tokio::sync::Mutex::default(),
+            attempts: AtomicU64::new(0),
             alignment_context,
             nameservice,
             effective_user,
@@ -163,12 +202,20 @@ impl ProxyConnection {
         }
     }
 
-    /// The connection, which is made if there is none.
+    /// The connection, which is made if there is none. Who waits while another one tries shares its
+    /// failure: of many calls the last one would try after all the others had.
     async fn connection(&self) -> std::result::Result<Arc<RpcConnection>, ProxyCallError> {
-        let mut connection = self.inner.lock().await;
-        match &*connection {
+        let before = self.attempts.load(Ordering::SeqCst);
+        let mut inner = self.inner.lock().await;
+        match &inner.connection {
             Some(c) if c.is_alive() => return Ok(Arc::clone(c)),
-            _ => *connection = None,
+            _ => inner.connection = None,
+        }
+        if self.attempts.load(Ordering::SeqCst) != before
+            && let Some((kind, text)) = &inner.failure
+        {
+            let error = std::io::Error::new(*kind, text.clone());
+            return Err(ProxyCallError::before_request(HdfsError::IOError(error)));
         }
         let connected = RpcConnection::connect_in_time(
             &self.url,
@@ -180,9 +227,15 @@ impl ProxyConnection {
             &self.config,
             &self.handle,
         )
-        .await
-        .map_err(ProxyCallError::before_request)?;
-        Ok(Arc::clone(connection.insert(Arc::new(connected))))
+        .await;
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        inner.failure = match &connected {
+            Err(HdfsError::IOError(error)) => Some((error.kind(), error.to_string())),
+            _ => None,
+        };
+        let connected = Arc::new(connected.map_err(ProxyCallError::before_request)?);
+        inner.connection = Some(Arc::clone(&connected));
+        Ok(connected)
     }
 
     /// Calls once. Without an answer within the time the connection is reset.
@@ -193,17 +246,19 @@ impl ProxyConnection {
         id: &CallId,
         retry_count: i32,
         called: Called,
+        sent: &Sent,
     ) -> std::result::Result<Bytes, ProxyCallError> {
         let connection = self.connection().await?;
+        let place = sent.on(&connection);
         let mut waiting = Waiting {
-            connection: Arc::clone(&connection),
-            called,
+            sent,
+            must_be_taken_back: called == Called::Write && !id.is_made_again,
             patience: Patience::begin(&self.config),
             is_answered: false,
         };
         let call = async {
             let receiver = connection
-                .call(method_name, message, id, retry_count)
+                .call(method_name, message, id, retry_count, place)
                 .await?;
             receiver.await.map_err(|_| disconnected())?
         };
@@ -236,16 +291,17 @@ impl ProxyConnection {
         id: &CallId,
         retry_count: i32,
         called: Called,
+        sent: &Sent,
     ) -> std::result::Result<Bytes, ProxyCallError> {
         let result = self
-            .call_once(method_name, message, id, retry_count, called)
+            .call_once(method_name, message, id, retry_count, called, sent)
             .await;
         match result {
             // An ambiguous response can be retried for reads, but retrying a write could
             // replay a mutation that the NameNode already committed.
             Err(ProxyCallError::AfterRequest(HdfsError::IOError(ref e))) if called.is_read() => {
                 warn!("IO error on RPC call, retrying: {:?}", e);
-                self.call_once(method_name, message, id, retry_count + 1, called)
+                self.call_once(method_name, message, id, retry_count + 1, called, sent)
                     .await
             }
             result => result,
@@ -477,6 +533,7 @@ impl NameServiceProxy {
                     &CallId::next(&self.client_id),
                     0,
                     Called::Read,
+                    &Sent::default(),
                 )
                 .await;
 
@@ -526,6 +583,7 @@ impl NameServiceProxy {
                 &CallId::next(&self.client_id),
                 0,
                 Called::Read,
+                &Sent::default(),
             )
             .await;
 
@@ -586,11 +644,19 @@ impl NameServiceProxy {
                 let mut asking = Asking {
                     proxy: self,
                     index: proxy_index,
+                    sent: Sent::default(),
                     patience: Patience::begin(&self.proxy_connections[proxy_index].config),
                     is_answered: false,
                 };
                 let result = self.proxy_connections[proxy_index]
-                    .call(method_name, message, &id, failovers as i32, called)
+                    .call(
+                        method_name,
+                        message,
+                        &id,
+                        failovers as i32,
+                        called,
+                        &asking.sent,
+                    )
                     .await;
                 asking.is_answered = !matches!(
                     result,
@@ -710,17 +776,18 @@ impl NameServiceProxy {
 }
 
 /// A call that is made at the NameNode with this index. Whoever gives it up after a while makes the
-/// next call at the next NameNode: this one may be silent for ever.
+/// next call at the next NameNode: this one may be silent for ever, unless it answers others.
 struct Asking<'a> {
     proxy: &'a NameServiceProxy,
     index: usize,
+    sent: Sent,
     patience: Patience,
     is_answered: bool,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        if !self.is_answered && self.patience.is_over() {
+        if !self.is_answered && self.patience.is_over() && !self.sent.is_passed() {
             self.proxy.leave(self.index);
         }
     }

@@ -24,8 +24,10 @@ pub const NEW_STAMP: u64 = 51;
 pub enum Answer {
     /// This exception of Java's.
     Exception(&'static str),
-    /// None, ever.
+    /// None, ever, to nothing of this connection.
     Silence,
+    /// None, ever; what comes behind it is answered.
+    None,
     /// The connection is closed behind the request.
     Close,
     /// This message.
@@ -152,6 +154,7 @@ impl NameNode {
                 Answer::Exception(class) => {
                     ([number(2, 1), bytes(4, class), bytes(5, "as the test says")].concat(), Vec::new())
                 }
+                Answer::None => continue,
                 Answer::Close => return,
                 Answer::Silence => {
                     let ended = end_of(&mut stream);

@@ -183,3 +183,52 @@ fn a_directory_is_removed_where_no_directory_can_be_made() {
         assert_eq!(namenode.calls("delete")[0].body.text(1), "/data/t-dir");
     }
 }
+
+/// A removal of millions of files takes a NameNode long. Each attempt at it ended the connection that all calls of the process share,
+/// and the changes of others were in doubt; the next calls went to the NameNode that is not active.
+#[test]
+fn a_slow_call_disturbs_no_other() {
+    let (active, standby) = (NameNode::start(&[]), silent());
+    let own = Deadlines { namenode_total: DEADLINE * 8, ..deadlines() };
+    let fs = std::sync::Arc::new(connect(&[&active.address, &standby.address], own));
+    assert!(fs.exists(path("/a")).unwrap());
+    active.script("delete", &[Answer::None, Answer::None]);
+    let removing = fs.clone();
+    let removal = halcyon_env::spawn_thread("removal", move || removing.remove_file(path("/a"))).unwrap();
+    let mut changes_count = 0;
+    while !removal.is_finished() {
+        fs.create_dir_all(path("/c")).unwrap();
+        changes_count += 1;
+        halcyon_env::Clock::sleep(&halcyon_env::SystemClock::new(), DEADLINE / 30);
+    }
+    removal.join().unwrap().unwrap();
+    assert!(changes_count > 5, "{changes_count}");
+    let calls = active.calls("delete");
+    assert!(calls.len() == 3 && calls.iter().all(|call| call.id == calls[0].id), "one call, made again");
+    assert_eq!((active.connections(), standby.connections()), (1, 0));
+}
+
+/// A host that drops packets: each call that waited tried to connect after those before it had, so the third was late.
+#[test]
+fn calls_that_wait_for_a_connection_share_its_failure() {
+    let full =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&full, &std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let address: std::net::SocketAddr = rustix::net::getsockname(&full).unwrap().try_into().unwrap();
+    let _taken: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect_timeout(&address, DEADLINE)).collect();
+    let active = NameNode::start(&[]);
+    let connect_time = DEADLINE * 4;
+    let own = Deadlines { connect: connect_time, namenode: SLACK * 2, ..deadlines() };
+    let fs = std::sync::Arc::new(connect(&[&address.to_string(), &active.address], own));
+    let began = Instant::now();
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let fs = fs.clone();
+            halcyon_env::spawn_thread("caller", move || fs.create_dir_all(path(&format!("/{number}"))))
+                .unwrap()
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    assert!(began.elapsed() >= connect_time && began.elapsed() < connect_time * 4, "{:?}", began.elapsed());
+}
