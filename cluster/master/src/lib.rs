@@ -78,6 +78,7 @@ mod snapshot;
 mod spread;
 mod state;
 mod switches;
+mod targets;
 mod timeline;
 mod trackers;
 mod wal_split;

@@ -13,7 +13,8 @@ use halcyon_env::Clock;
 use halcyon_schema::{RegionInfo, ServerName};
 
 use crate::groups::Scope;
-use crate::state::{MasterState, MetaState, RegionEntry, RegionState, Tables};
+use crate::state::{MasterState, MetaState, RegionState};
+use crate::targets::Targets;
 
 /// Where a region is by what the master knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,19 +98,19 @@ impl MasterState {
     /// choose at the same time see each other's choices, until [`MasterState::forget_target`].
     pub(crate) fn choose_target(&self, region: &RegionInfo, from: Option<&ServerName>) -> Option<ServerName> {
         let mut targets = self.targets.lock();
-        let mut chooser = Chooser::with_targets(self, &targets).ok()?;
+        let mut chooser = Chooser::with_targets(self, &mut targets).ok()?;
         if let Some(from) = from {
             chooser = chooser.without(from);
         }
         let others = self.servers_of_others(region);
         let chosen = chooser.choose(&self.scope_of(region.table()), None, None, &others).ok();
         let chosen = chosen.filter(|server| from != Some(server))?;
-        targets.insert(region.encoded_name().to_string(), chosen.clone());
+        targets.add(region, &chosen);
         Some(chosen)
     }
 
     pub(crate) fn forget_target(&self, region: &RegionInfo) {
-        self.targets.lock().remove(region.encoded_name());
+        self.targets.lock().forget(region);
     }
 
     /// The regions that live servers have open. *Blocking*.
@@ -154,10 +155,10 @@ pub(crate) struct Chooser {
 impl Chooser {
     /// `Busy` if there is no server.
     pub(crate) fn new(core: &MasterState) -> Result<Chooser> {
-        Chooser::with_targets(core, &core.targets.lock())
+        Chooser::with_targets(core, &mut core.targets.lock())
     }
 
-    fn with_targets(core: &MasterState, targets: &HashMap<String, ServerName>) -> Result<Chooser> {
+    fn with_targets(core: &MasterState, targets: &mut Targets) -> Result<Chooser> {
         let online = core.members.ready(&core.cluster);
         if online.is_empty() {
             let lacks = core.members.lacks(&core.cluster).into_iter().map(|(_, lack)| format!("; {lack}"));
@@ -165,12 +166,7 @@ impl Chooser {
                 format!("there is no region server to open regions on{}", lacks.take(3).collect::<String>());
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        let mut counts: HashMap<ServerName, usize> = online.into_iter().map(|server| (server, 0)).collect();
-        if counts.len() > 1 {
-            let tables = core.tables.read();
-            count(&tables, &mut counts);
-            count_targets(&tables, targets, &mut counts);
-        }
+        let counts = targets.counts(core, online);
         let draining = core.cluster.servers.draining().into_iter().collect();
         Ok(Chooser { counts, draining, avoided: None })
     }
@@ -240,33 +236,6 @@ impl Chooser {
             (avoided == Some(*server), others.contains(server), self.counts[*server], *server)
         };
         candidates.iter().copied().min_by_key(order).expect("there is a candidate")
-    }
-}
-
-/// Adds the regions of all tables to the servers that have them.
-fn count(tables: &Tables, counts: &mut HashMap<ServerName, usize>) {
-    let known = tables.by_name.values().flat_map(|table| table.all().map(|(_, known)| known));
-    for RegionEntry { server, state, .. } in known {
-        if let Some(count) = server.as_ref().filter(|_| may_be_open(*state)).and_then(|it| counts.get_mut(it))
-        {
-            *count += 1;
-        }
-    }
-}
-
-/// Adds the regions that are about to come to a server, and that [`count`] has not counted there.
-fn count_targets(
-    tables: &Tables,
-    targets: &HashMap<String, ServerName>,
-    counts: &mut HashMap<ServerName, usize>,
-) {
-    for (region, target) in targets {
-        let known = tables.region(region).map(|(_, _, known)| known);
-        let is_there =
-            |known: &RegionEntry| known.server.as_ref() == Some(target) && may_be_open(known.state);
-        if let Some(count) = counts.get_mut(target).filter(|_| known.is_some_and(|known| !is_there(known))) {
-            *count += 1;
-        }
     }
 }
 

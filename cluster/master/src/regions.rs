@@ -337,6 +337,9 @@ fn plan(
         match server {
             Ok(server) => {
                 apart.note(&region, &table, &server);
+                if wanted.to != Some(&server) {
+                    core.targets.lock().note(&server); // a move has added what it wants
+                }
                 orders.push(Order { region, table, server });
             }
             Err(error) => attempts.temporary.push((region, error)),

@@ -1,7 +1,7 @@
 //! What the master knows: tables, their states and regions, namespaces and switches.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -29,6 +29,7 @@ use crate::procedure::RemoteLocks;
 use crate::quotas::QuotaState;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
+use crate::targets::Targets;
 use crate::timeline::Timelines;
 use crate::{MasterSettings, erasure_coding, errors, meta};
 
@@ -72,8 +73,8 @@ pub(crate) struct MasterState {
     /// The namespaces that were published last.
     pub(crate) published_namespaces: Mutex<Option<Vec<pb::NamespaceDescriptor>>>,
     pub(crate) tables: RwLock<Tables>,
-    /// Servers that regions move to which are not closed yet, by the regions' encoded names. Taken before `tables`.
-    pub(crate) targets: Mutex<HashMap<String, ServerName>>,
+    /// Servers that regions move to, and how many they have. Taken before `tables`.
+    pub(crate) targets: Mutex<Targets>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
     /// Held while the file is written, so that writers follow each other; readers take `switches` alone.
