@@ -44,6 +44,17 @@ pub trait MasterCoordination: Send + Sync {
     /// Lets a server get no more regions, or get some again (HBase: `draining`). An error if another master is active.
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()>;
 
+    /// Lets a server get no more regions, and notes that those it has are to leave it: a master after this one goes on with that. An
+    /// error if another master is active.
+    fn begin_offload(&self, server: &ServerName) -> Result<()> {
+        self.set_draining(server, true)
+    }
+
+    /// Which of these servers have such a note and get no regions. An error if it cannot be found out now.
+    fn offloading(&self, _draining: &[ServerName]) -> Result<Vec<ServerName>> {
+        Ok(Vec::new())
+    }
+
     /// Tells region servers whether they throttle requests (HBase: `rpc-throttle`). An error if another master is active. Where
     /// nothing but this process reads znodes there are none.
     fn publish_throttle(&self, _is_on: bool) -> Result<()> {

@@ -12,9 +12,7 @@ use tracing::info;
 use crate::Master;
 use crate::balancer::{self, Counters, Decision, Rejection};
 use crate::groups;
-use crate::moves::Move;
-use crate::placement::Place;
-use crate::state::MasterState;
+use crate::moves::{Move, regions_at};
 use crate::switches::Switch;
 
 /// Decisions that are remembered (HBase: `hbase.namedqueue.ringbuffer.size`, by default more).
@@ -138,10 +136,14 @@ impl Master {
         }
     }
 
-    /// Lets servers get no more regions; with `offload` their regions move to others. Does not wait for the moves.
-    pub(crate) fn decommission(&self, servers: &[ServerName], offload: bool) -> Result<()> {
+    /// Lets servers get no more regions; with `offload` their regions move to others, also under a master after this one. Does not wait
+    /// for the moves. An error if another master is active. *Blocking*.
+    pub fn decommission(&self, servers: &[ServerName], offload: bool) -> Result<()> {
         for server in servers {
-            self.core.cluster.coordination.set_draining(server, true)?;
+            match offload {
+                true => self.core.cluster.coordination.begin_offload(server)?,
+                false => self.core.cluster.coordination.set_draining(server, true)?,
+            }
             info!(%server, offload, "a region server is decommissioned");
         }
         self.wait_for_draining(servers, true);
@@ -175,16 +177,4 @@ impl Master {
         self.moves.add(regions.into_iter().map(to_server));
         Ok(())
     }
-}
-
-/// The regions that these servers have, `hbase:meta` last.
-fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<(RegionInfo, ServerName)> {
-    let tables = core.tables.read();
-    let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.to_be_open()).collect();
-    drop(tables);
-    let with_server = |region: RegionInfo| match core.place_of(&region) {
-        Place::At(server) if servers.contains(&server) => Some((region, server)),
-        _ => None,
-    };
-    live.into_iter().chain([RegionInfo::meta()]).filter_map(with_server).collect()
 }

@@ -254,6 +254,7 @@ impl Master {
         self.core.members.depose_all(&self.core.cluster, self.core.settings.split_threads);
         namespaces::load_late(&self.core);
         self.open_left_over();
+        self.go_on_offloading();
         self.sweep_timelines();
     }
 

@@ -4,8 +4,8 @@
 //! what does not fit would never move. So moves wait here, where nothing is refused and nothing is locked. A move that is not
 //! wanted any more when its turn comes is left out: the region has left the server by another way.
 //!
-//! They are in memory. After a restart regions leave a decommissioned server when the balancer runs, or when it is decommissioned
-//! again.
+//! They are in memory. That regions are to leave a decommissioned server is noted with it, so that this is asked for again: by a master
+//! that takes over, and where a move was refused ([`Master::go_on_offloading`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use halcyon_cell::Result;
 use halcyon_env::Mutex;
-use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_schema::{RegionInfo, ServerName, TableName};
 use tracing::{info, warn};
 
+use crate::Master;
 use crate::chore::{Chore, Pauses};
+use crate::groups;
 use crate::placement::Place;
 use crate::procedure::{Engine, RegionAction, Submission, TransitRegion};
 use crate::state::MasterState;
@@ -25,6 +27,8 @@ use crate::state::MasterState;
 const UNDER_WAY_MAX: usize = 256;
 /// Between two looks whether some have ended.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks for regions that ought to have left their servers.
+const LOOK_PERIOD: Duration = Duration::from_secs(30);
 
 /// A move to be begun.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub(crate) struct Moves {
     shared: Arc<Shared>,
     pauses: Arc<Pauses>,
     chore: Chore,
+    /// When decommissioned servers are looked at (`Clock::monotonic_ns`).
+    next_look_ns: Mutex<u64>,
 }
 
 struct Shared {
@@ -70,7 +76,7 @@ impl Moves {
                 is_idle = working.begin_some();
             }
         })?;
-        Ok(Moves { shared, pauses, chore })
+        Ok(Moves { shared, pauses, chore, next_look_ns: Mutex::new(0) })
     }
 
     /// Has these regions moved. The first ones begin before this returns.
@@ -89,9 +95,82 @@ impl Moves {
         }
     }
 
+    fn is_waiting(&self, region: &RegionInfo) -> bool {
+        self.shared.state.lock().waiting.contains_key(region.encoded_name())
+    }
+
+    /// Whether a look is due. If so, the next one is a period later.
+    fn begin_look(&self) -> bool {
+        let now_ns = self.shared.core.env.clock.monotonic_ns();
+        let mut next_ns = self.next_look_ns.lock();
+        let is_due = now_ns >= *next_ns;
+        if is_due {
+            *next_ns = now_ns.saturating_add(LOOK_PERIOD.as_nanos() as u64);
+        }
+        is_due
+    }
+
     pub(crate) fn stop(&self) {
         self.chore.stop();
     }
+}
+
+impl Master {
+    /// Has regions moved that a client wants to leave decommissioned servers and that nothing works on: a master before this one was
+    /// asked for it, or their moves were refused. To be called now and then. Cheap if no server is decommissioned. *Blocking*.
+    pub(crate) fn go_on_offloading(&self) {
+        let cluster = &self.core.cluster;
+        if cluster.servers.is_one_process() {
+            return;
+        }
+        let draining = cluster.servers.draining();
+        if draining.is_empty() || !self.moves.begin_look() {
+            return;
+        }
+        let mut left = regions_at(&self.core, &draining);
+        left.retain(|(region, _)| !self.moves.is_waiting(region));
+        if left.is_empty() {
+            return;
+        }
+        let offloading = match cluster.coordination.offloading(&draining) {
+            Ok(servers) => servers,
+            Err(error) => {
+                warn!(%error, "it is not known which decommissioned servers regions are to leave: they are looked at later");
+                return;
+            }
+        };
+        let (busy, ready) = (groups::busy_regions(self), self.core.members.ready(cluster));
+        let undrained: Vec<ServerName> = ready.into_iter().filter(|it| !draining.contains(it)).collect();
+        // Where no other server may get a region, a move would bring it back.
+        let mut has_other: HashMap<TableName, bool> = HashMap::new();
+        left.retain(|(region, server)| {
+            offloading.contains(server)
+                && !busy.contains(region.encoded_name())
+                && *has_other
+                    .entry(region.table().clone())
+                    .or_insert_with_key(|table| !self.core.scope_of(table).pick(undrained.iter()).is_empty())
+        });
+        if !left.is_empty() {
+            info!(regions = left.len(), "regions are left on decommissioned servers: they move");
+            self.moves.add(left.into_iter().map(|(region, server)| Move {
+                region,
+                from: Some(server),
+                to: None,
+            }));
+        }
+    }
+}
+
+/// The regions that these servers have, `hbase:meta` last.
+pub(crate) fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<(RegionInfo, ServerName)> {
+    let tables = core.tables.read();
+    let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.to_be_open()).collect();
+    drop(tables);
+    let with_server = |region: RegionInfo| match core.place_of(&region) {
+        Place::At(server) if servers.contains(&server) => Some((region, server)),
+        _ => None,
+    };
+    live.into_iter().chain([RegionInfo::meta()]).filter_map(with_server).collect()
 }
 
 impl Shared {

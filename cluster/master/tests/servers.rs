@@ -52,6 +52,10 @@ struct State {
     /// Those that clients are shown.
     dead: Vec<ServerName>,
     draining: BTreeSet<ServerName>,
+    /// Of these, those that regions are to leave.
+    offloading: BTreeSet<ServerName>,
+    /// Servers that have no session yet.
+    without_session: BTreeSet<ServerName>,
     /// Regions that ever were opened at a server whose WALs are not split yet.
     unsplit: BTreeMap<ServerName, BTreeSet<String>>,
     meta: Option<ServerName>,
@@ -419,12 +423,23 @@ impl MasterCoordination for View {
         Ok(())
     }
 
+    fn begin_offload(&self, server: &ServerName) -> Result<()> {
+        self.0.state.lock().offloading.insert(server.clone());
+        self.set_draining(server, true)
+    }
+
+    fn offloading(&self, draining: &[ServerName]) -> Result<Vec<ServerName>> {
+        let state = self.0.state.lock();
+        Ok(draining.iter().filter(|server| state.offloading.contains(*server)).cloned().collect())
+    }
+
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
         let mut state = self.0.state.lock();
         if is_draining {
             state.draining.insert(server.clone());
         } else {
             state.draining.remove(server);
+            state.offloading.remove(server);
         }
         Ok(())
     }

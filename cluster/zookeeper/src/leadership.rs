@@ -150,6 +150,18 @@ impl Leadership {
         .await
     }
 
+    /// `draining/<server>`: that a region server gets no more regions, and that those it has are to leave it (`draining.rs`).
+    pub async fn begin_offload(&self, server: &ServerName) -> Result<()> {
+        let server = server.clone();
+        self.run(move |inner| async move { inner.begin_offload(&server).await }).await
+    }
+
+    /// Those of these region servers that regions are to leave.
+    pub async fn offloading(&self, servers: &[ServerName]) -> Result<Vec<ServerName>> {
+        let servers = servers.to_vec();
+        self.run(move |inner| async move { inner.offloading(servers).await }).await
+    }
+
     /// Deletes the znode of a region server that was declared dead, in a transaction, so that its lease is not renewed any more. Returns
     /// how long it may go on answering reads from now on: zero if its session has ended by itself (`deposed.rs`).
     pub async fn depose(&self, server: &ServerName) -> Result<Duration> {
@@ -261,7 +273,7 @@ impl Inner {
     }
 
     /// Sets a znode's data; creates it if there is none.
-    async fn put(&self, path: String, data: Vec<u8>) -> Result<()> {
+    pub(crate) async fn put(&self, path: String, data: Vec<u8>) -> Result<()> {
         let what = format!("write {path}");
         for _ in 0..ATTEMPTS_MAX {
             let set = Write::Set { path: path.clone(), data: data.clone(), version: None };

@@ -31,6 +31,7 @@
 
 mod cluster;
 mod deposed;
+mod draining;
 mod election;
 mod follow;
 mod leadership;

@@ -227,6 +227,16 @@ async fn a_master_makes_a_cluster() {
     leadership.set_draining(&server(1), false).await.unwrap();
     leadership.set_draining(&server(1), false).await.unwrap();
     assert_eq!(view.draining.wait_for(LIMIT, |seen| seen.len() == 1).await.unwrap(), [server(2)]);
+    // What regions are to leave is noted, also of one that was decommissioned before, and goes with the znode.
+    let both = [server(1), server(2)];
+    assert!(leadership.offloading(&both).await.unwrap().is_empty());
+    leadership.begin_offload(&server(2)).await.unwrap();
+    leadership.begin_offload(&server(1)).await.unwrap();
+    leadership.set_draining(&server(1), true).await.unwrap();
+    assert_eq!(leadership.offloading(&both).await.unwrap(), both);
+    leadership.set_draining(&server(1), false).await.unwrap();
+    leadership.set_draining(&server(1), true).await.unwrap();
+    assert_eq!(leadership.offloading(&both).await.unwrap(), both[1..]);
     leadership.remove_running().await.unwrap();
     leadership.remove_running().await.unwrap();
     while view.running.changed().await.unwrap() != Seen::Absent {}

@@ -109,3 +109,56 @@ fn many_regions(count: usize) {
 fn a_decommissioned_server_with_many_regions_dies() {
     many_regions(150);
 }
+
+/// A master that takes the cluster over from one that was stopped while the moves of a decommissioned server waited.
+fn decommissioned_before(settings_after: impl Fn(&Servers), servers: &[u16], count: u16) -> Many {
+    let c = Many::new(env(), count);
+    c.create(&keys(40));
+    let all = c.servers.clone();
+    c.master.stop();
+    let c = Many::over_with(all.clone(), MasterSettings { procedures_max: 1, ..settings() });
+    c.quiet();
+    c.servers.state.lock().is_stalled = true;
+    let server_name = servers.iter().map(|number| name(*number).to_pb()).collect();
+    let request = pb::DecommissionRegionServersRequest { server_name, offload: true };
+    let _: pb::DecommissionRegionServersResponse = c.call("DecommissionRegionServers", &request);
+    c.master.stop_soon();
+    c.servers.state.lock().is_stalled = false;
+    c.master.stop();
+    settings_after(&all);
+    Many::over(all)
+}
+
+/// The moves of a decommissioned server that had not begun were forgotten with the master that was asked for them.
+#[test]
+fn a_master_that_takes_over_goes_on_with_a_decommission() {
+    let c = decommissioned_before(|_| (), &[1], 3);
+    assert!(c.servers.regions_at(&name(1)) > 5, "they have not all moved");
+    let begun = Instant::now();
+    while c.servers.regions_at(&name(1)) > 0 {
+        c.master.recover_dead_servers();
+        assert!(begun.elapsed() < Duration::from_secs(30), "{} regions stay", c.servers.regions_at(&name(1)));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    c.settles("t", 40);
+}
+
+/// One that was decommissioned without that keeps its regions, and so does one if no other server may get them.
+#[test]
+fn regions_stay_where_nobody_wants_them_moved() {
+    let only_drained = |servers: &Servers| servers.state.lock().offloading.clear();
+    let all_drained = |_: &Servers| ();
+    let cases: [(&[u16], &dyn Fn(&Servers)); 2] = [(&[1], &only_drained), (&[0, 1, 2], &all_drained)];
+    for (servers, change) in cases {
+        let c = decommissioned_before(change, servers, 3);
+        c.master.recover_dead_servers();
+        c.quiet();
+        let (left, opens) = (c.servers.regions_at(&name(1)), c.servers.state.lock().opens);
+        assert!(left > 5);
+        for _ in 0..20 {
+            c.master.recover_dead_servers();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((c.servers.regions_at(&name(1)), c.servers.state.lock().opens), (left, opens));
+    }
+}

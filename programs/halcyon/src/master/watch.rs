@@ -76,6 +76,14 @@ impl MasterCoordination for Znodes {
         self.runtime.block_on(self.leadership.set_draining(server, is_draining))
     }
 
+    fn begin_offload(&self, server: &ServerName) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.begin_offload(server))
+    }
+
+    fn offloading(&self, draining: &[ServerName]) -> halcyon_cell::Result<Vec<ServerName>> {
+        self.runtime.block_on(self.leadership.offloading(draining))
+    }
+
     fn publish_throttle(&self, is_on: bool) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_throttle(is_on))
     }
