@@ -35,6 +35,12 @@ pub trait MasterCoordination: Send + Sync {
         Ok(Duration::ZERO)
     }
 
+    /// The servers that were deposed and are not forgotten, also by masters before this one, each with its lease as
+    /// [`MasterCoordination::depose`] returned it.
+    fn deposed(&self) -> Result<Vec<(ServerName, Duration)>> {
+        Ok(Vec::new())
+    }
+
     /// The regions of a server that was deposed are open elsewhere, or may be: nobody asks for its lease any more. An error if another
     /// master is active.
     fn forget_deposed(&self, _server: &ServerName) -> Result<()> {

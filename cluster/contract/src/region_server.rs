@@ -117,7 +117,7 @@ pub trait RegionServerApi: Send + Sync {
     fn online_regions(&self) -> Result<Vec<RegionInfo>>;
 
     /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits (HBase: `SplitWALCallable`).
-    /// `wal` is below the root directory of WALs. The master archives it.
+    /// `wal` is below the root directory of WALs. The master archives it. `Corrupt` if its bytes are damaged.
     fn split_wal(&self, wal: &Path) -> Result<SplitWal>;
 
     /// Starts new WALs (HBase: `RollWALWriter`).

@@ -253,6 +253,7 @@ impl Master {
         }
         self.core.members.depose_all(&self.core.cluster, self.core.settings.split_threads);
         namespaces::load_late(&self.core);
+        self.core.members.forget_old(&self.core.cluster);
         self.open_left_over();
         self.go_on_offloading();
         self.sweep_timelines();

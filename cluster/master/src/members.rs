@@ -7,8 +7,10 @@
 //! - A server that was declared dead may live: a packet filter may have refused the master's connections. Its WALs are taken from it,
 //!   so it cannot write, but it answers reads while its lease lasts. So its znode is deleted, and its regions open elsewhere when the
 //!   lease that it may have is over. If the znode is gone by itself, so are session and lease.
+//! - What is noted of such a server goes when it is recovered. If that fails, it is tried again, also by a master after this one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use halcyon_env::{Clock, Mutex};
 use halcyon_schema::{ServerName, layout};
 use tracing::{error, info};
 
-use crate::parallel;
+use crate::{parallel, wal_split};
 
 /// Between two looks for the same directory.
 const LOOK_PAUSE_NS: u64 = 20_000_000;
@@ -27,11 +29,12 @@ const LOOK_PAUSE_NS: u64 = 20_000_000;
 const TELL_PERIOD_NS: u64 = 10_000_000_000;
 /// WALs that cannot be split which are named to an operator.
 const UNSPLIT_MAX: usize = 1_000;
+/// Before the note of a dead server that could not be deleted, or the list of such notes, is tried again.
+const FORGET_PAUSE_NS: u64 = 2_000_000_000;
 /// Dead servers whose leases are remembered. What is forgotten is asked for again.
 const LEASES_MAX: usize = 10_000;
 
 /// *Thread safety*: all methods from any thread. The lock is not held while files or znodes are asked for.
-#[derive(Default)]
 pub(crate) struct Members(Mutex<State>);
 
 #[derive(Default)]
@@ -40,10 +43,20 @@ struct State {
     seen: HashSet<ServerName>,
     /// Live servers whose directories were not.
     looks: HashMap<ServerName, Look>,
-    /// WALs of dead servers that no live one could split, and why.
-    unsplit: BTreeMap<PathBuf, String>,
+    /// WALs of dead servers that no live one could split.
+    unsplit: BTreeMap<PathBuf, Unsplit>,
     /// When the leases of dead servers end (`Clock::boot_ns`).
     lease_ends_ns: HashMap<ServerName, u64>,
+    /// Deposed servers that are to be forgotten, and when that is tried (`Clock::boot_ns`).
+    to_forget: BTreeMap<ServerName, u64>,
+    /// Which servers earlier masters have deposed and not forgotten is asked for then; `None`: it was.
+    list_deposed_ns: Option<u64>,
+}
+
+/// Why a WAL is not split.
+struct Unsplit {
+    kind: ErrorKind,
+    error: String,
 }
 
 #[derive(Clone, Copy)]
@@ -55,7 +68,7 @@ struct Look {
 
 impl Members {
     pub(crate) fn new() -> Arc<Members> {
-        Arc::default()
+        Arc::new(Members(Mutex::new(State { list_deposed_ns: Some(0), ..State::default() })))
     }
 
     /// Those of the live servers that may get regions. *Blocking* if there is one that was not seen yet.
@@ -81,8 +94,15 @@ impl Members {
     pub(crate) fn note_unsplit(&self, wal: &Path, error: &Error) {
         let mut state = self.0.lock();
         if state.unsplit.len() < UNSPLIT_MAX {
-            state.unsplit.insert(wal.to_path_buf(), error.to_string());
+            let unsplit = Unsplit { kind: error.kind(), error: error.to_string() };
+            state.unsplit.insert(wal.to_path_buf(), unsplit);
         }
+    }
+
+    /// The WALs that a dead server still has are these: an operator has moved the others away.
+    pub(crate) fn keep_unsplit(&self, dir: &Path, names: &[String]) {
+        let is_there = |wal: &Path| names.iter().any(|name| wal.file_name() == Some(OsStr::new(name)));
+        self.0.lock().unsplit.retain(|wal, _| wal.parent() != Some(dir) || is_there(wal));
     }
 
     /// It was split since, or is gone.
@@ -93,17 +113,17 @@ impl Members {
     /// What an operator has to look at: live servers that get no regions, and WALs that nobody can split.
     pub(crate) fn troubles(&self, cluster: &ClusterServices) -> Vec<String> {
         let lacks = self.lacks(cluster).into_iter().map(|(_, lack)| lack);
-        let unsplit: Vec<_> = self.0.lock().unsplit.clone().into_iter().collect();
-        let corrupt = layout::corrupt_dir(&cluster.wals.root);
-        let told = |(wal, error): (PathBuf, String)| {
-            format!(
-                "{} cannot be split, and its regions stay closed: {error}. To give up what is in it, move it to {}: `halcyon inspect \
-                 wal` says what that is",
-                wal.display(),
-                corrupt.display()
-            )
+        let told = |(wal, Unsplit { kind, error }): (&PathBuf, &Unsplit)| {
+            let what = format!("{} cannot be split, and its regions stay closed: {error}", wal.display());
+            match kind {
+                ErrorKind::Corrupt => {
+                    format!("{what}. `halcyon set-wal-aside` gives it up, and says before what is lost")
+                }
+                _ => format!("{what}. This is tried again"),
+            }
         };
-        lacks.chain(unsplit.into_iter().map(told)).collect()
+        let unsplit: Vec<String> = self.0.lock().unsplit.iter().map(told).collect();
+        lacks.chain(unsplit).collect()
     }
 
     /// What live servers lack that get no regions: for people.
@@ -241,8 +261,60 @@ impl Members {
             "regions of {server} open elsewhere before its lease is over"
         );
         cluster.servers.recovered(server);
-        if let Err(error) = cluster.coordination.forget_deposed(server) {
-            info!(%server, %error, "what was noted of a dead server is left to the next master");
+        self.0.lock().unsplit.retain(|wal, _| !wal_split::is_of(wal, server));
+        self.forget(cluster, server);
+    }
+
+    /// Forgets servers that were deposed and recovered, where that has failed, and those of earlier masters. To be called now and then.
+    /// *Blocking*.
+    pub(crate) fn forget_old(&self, cluster: &ClusterServices) {
+        let now_ns = cluster.wals.env.clock.boot_ns();
+        self.list_deposed(cluster, now_ns);
+        let is_due = |(_, at_ns): &(&ServerName, &u64)| **at_ns <= now_ns;
+        let due: Vec<ServerName> =
+            self.0.lock().to_forget.iter().filter(is_due).map(|(server, _)| server.clone()).collect();
+        for server in due {
+            match cluster.servers.standing(&server) {
+                Standing::Gone => self.forget(cluster, &server),
+                // It is forgotten when it is recovered.
+                Standing::Online | Standing::Recovering => _ = self.0.lock().to_forget.remove(&server),
+            }
+        }
+    }
+
+    /// Once in the life of a master. What an earlier one has noted is left alone for the time of the lease: should the server not be
+    /// recovered, who asks for it has to wait for so long.
+    fn list_deposed(&self, cluster: &ClusterServices, now_ns: u64) {
+        let is_due = self.0.lock().list_deposed_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        if !is_due {
+            return;
+        }
+        match cluster.coordination.deposed() {
+            Ok(deposed) => {
+                let mut state = self.0.lock();
+                state.list_deposed_ns = None;
+                for (server, lease) in deposed {
+                    let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+                    state.to_forget.entry(server).or_insert(now_ns.saturating_add(lease_ns));
+                }
+            }
+            Err(error) => {
+                info!(%error, "it is not known which servers earlier masters have deposed");
+                self.0.lock().list_deposed_ns = Some(now_ns.saturating_add(FORGET_PAUSE_NS));
+            }
+        }
+    }
+
+    fn forget(&self, cluster: &ClusterServices, server: &ServerName) {
+        let forgotten = cluster.coordination.forget_deposed(server);
+        let now_ns = cluster.wals.env.clock.boot_ns();
+        let to_forget = &mut self.0.lock().to_forget;
+        match forgotten {
+            Ok(()) => _ = to_forget.remove(server),
+            Err(error) => {
+                info!(%server, %error, "what was noted of a dead server is deleted later");
+                to_forget.insert(server.clone(), now_ns.saturating_add(FORGET_PAUSE_NS));
+            }
         }
     }
 }

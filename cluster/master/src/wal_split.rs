@@ -8,6 +8,7 @@
 //!
 //! Each step may be repeated after a crash, and by another master at the same time.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,6 +85,7 @@ pub(crate) fn split(
     threads: usize,
 ) -> Result<Amount> {
     let names = names(cluster, dir)?;
+    members.keep_unsplit(dir, &names);
     let wanted: Vec<String> =
         names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
     let (wals_count, next) = (wanted.len(), AtomicUsize::new(0));
@@ -95,9 +97,19 @@ pub(crate) fn split(
             Ok(_) => members.forget_unsplit(&wal),
             Err(error) => members.note_unsplit(&wal, error),
         }
-        split
+        // Whatever is wrong with it, the recovery waits: an operator may move it away.
+        split.map_err(|error| match error.kind().is_permanent() {
+            true => Error::new(ErrorKind::Busy, error.message()),
+            false => error,
+        })
     })?;
     Ok(Amount { wals_count, bytes: bytes.into_iter().sum() })
+}
+
+/// Whether this is a WAL of a dead server, in the directory in which it is split.
+pub(crate) fn is_of(wal: &Path, server: &ServerName) -> bool {
+    let dir = wal.parent().and_then(Path::file_name);
+    dir.and_then(OsStr::to_str).and_then(|dir| dir.strip_suffix(SPLITTING)) == Some(&*server.to_string())
 }
 
 /// Removes a directory whose WALs are all split. `Busy` if there is one left.

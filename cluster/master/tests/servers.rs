@@ -72,8 +72,9 @@ struct State {
     damaged: BTreeSet<String>,
     /// Orders to split a WAL that fail in an assertion.
     assertions: usize,
-    /// For how long dead servers go on answering reads.
+    /// For how long dead servers go on answering reads, until they are forgotten.
     leases: BTreeMap<ServerName, Duration>,
+    cannot_forget: bool,
     /// Servers whose znodes were taken, in order.
     deposed: Vec<ServerName>,
     /// When a region was opened last.
@@ -418,8 +419,16 @@ impl MasterCoordination for View {
         Ok(state.leases.get(server).copied().unwrap_or_default())
     }
 
+    fn deposed(&self) -> Result<Vec<(ServerName, Duration)>> {
+        Ok(self.0.state.lock().leases.clone().into_iter().collect())
+    }
+
     fn forget_deposed(&self, server: &ServerName) -> Result<()> {
-        self.0.state.lock().leases.remove(server);
+        let mut state = self.0.state.lock();
+        if state.cannot_forget {
+            return Err(Error::new(ErrorKind::Busy, "the coordination service is away"));
+        }
+        state.leases.remove(server);
         Ok(())
     }
 

@@ -349,6 +349,8 @@ impl RegionServerApi for RemoteServer {
         match self.run(Run::split_wal(wal)) {
             Ok(()) => Ok(SplitWal::Done),
             Err(failure) if failure.is(NO_SUCH_WAL) => Ok(SplitWal::NotFound),
+            // Another server may do better, but an operator is told what is wrong with the file.
+            Err(failure) if failure.error.kind() == ErrorKind::Corrupt => Err(failure.error),
             Err(failure) => Err(errors::not_permanent(failure.error)),
         }
     }

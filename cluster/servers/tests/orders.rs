@@ -442,6 +442,8 @@ fn remote_procedures_end_as_the_server_says() {
     // Another server may do better, so it is not permanent.
     let refused = ("org.apache.hadoop.hbase.DoNotRetryIOException", "no");
     assert_eq!(split(Some(refused)), Err(ErrorKind::Busy));
+    let corrupt = ("org.apache.hadoop.hbase.io.hfile.CorruptHFileException", "no");
+    assert_eq!(split(Some(corrupt)), Err(ErrorKind::Corrupt));
     let not_serving = ("org.apache.hadoop.hbase.NotServingRegionException", "no");
     assert_eq!(split(Some(not_serving)), Err(ErrorKind::Moved));
 }

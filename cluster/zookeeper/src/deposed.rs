@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_schema::ServerName;
-use halcyon_schema::znode::ZnodePaths;
+use halcyon_schema::znode::{ZnodePaths, decode_server};
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{info, warn};
 use zookeeper_client as zk;
 
 use crate::leadership::Inner;
@@ -36,6 +36,11 @@ const DEPOSED: &str = "halcyon/deposed";
 
 fn note_path(paths: &ZnodePaths, server: &ServerName) -> String {
     paths.below(&format!("{DEPOSED}/{server}"))
+}
+
+/// What a note says.
+fn lease_of(data: &[u8]) -> Option<Duration> {
+    std::str::from_utf8(data).ok()?.parse().ok().map(Duration::from_millis)
 }
 
 impl Inner {
@@ -85,10 +90,39 @@ impl Inner {
         let Answer::Done((data, _)) = session.call(&format!("read {note}"), ask).await? else {
             return Ok(Duration::ZERO);
         };
-        let lease_ms = std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok());
         let malformed =
             || Error::corrupt(format!("{}: {note} is no number of milliseconds", session.settings()));
-        lease_ms.map(Duration::from_millis).ok_or_else(malformed)
+        lease_of(&data).ok_or_else(malformed)
+    }
+
+    /// All notes. One that cannot be read counts for the longest lease.
+    pub(crate) async fn deposed(&self) -> Result<Vec<(ServerName, Duration)>> {
+        let session = &self.own.session;
+        let paths = &session.settings().paths;
+        let dir = paths.below(DEPOSED);
+        let ask = |client: zk::Client| {
+            let dir = &dir;
+            async move { client.list_children(dir).await }
+        };
+        let Answer::Done(names) = session.call(&format!("list {dir}"), ask).await? else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for name in names {
+            let Ok(server) = decode_server(&dir, &name) else {
+                warn!("{}: {dir}/{name} is no name of a server", session.settings());
+                continue;
+            };
+            let note = note_path(paths, &server);
+            let ask = |client: zk::Client| {
+                let note = &note;
+                async move { client.get_data(note).await }
+            };
+            if let Answer::Done((data, _)) = session.call(&format!("read {note}"), ask).await? {
+                found.push((server, lease_of(&data).unwrap_or_else(|| lease_time(session))));
+            }
+        }
+        Ok(found)
     }
 
     pub(crate) async fn forget_deposed(&self, server: &ServerName) -> Result<()> {

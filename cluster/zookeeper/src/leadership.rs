@@ -169,6 +169,11 @@ impl Leadership {
         self.run(move |inner| async move { inner.depose(&server).await }).await
     }
 
+    /// The servers that were deposed and are not forgotten, with their leases.
+    pub async fn deposed(&self) -> Result<Vec<(ServerName, Duration)>> {
+        self.run(|inner| async move { inner.deposed().await }).await
+    }
+
     /// Nobody asks for the lease of a server that was deposed any more.
     pub async fn forget_deposed(&self, server: &ServerName) -> Result<()> {
         let server = server.clone();

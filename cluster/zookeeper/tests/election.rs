@@ -686,7 +686,9 @@ async fn a_server_that_is_deposed_loses_its_lease() {
     let next = second.elected().await;
     assert_eq!(next.depose(&server(16020)).await.unwrap(), lease);
     assert!(leadership.depose(&server(16020)).await.is_err());
+    assert_eq!(next.deposed().await.unwrap(), [(server(16020), lease)]);
     next.forget_deposed(&server(16020)).await.unwrap();
+    assert!(next.deposed().await.unwrap().is_empty());
     assert_eq!(next.depose(&server(16020)).await.unwrap(), Duration::ZERO);
     assert_eq!(next.depose(&server(16029)).await.unwrap(), Duration::ZERO, "it was never there");
 

@@ -290,3 +290,89 @@ fn the_leases_of_many_servers_pass_at_the_same_time() {
         }
     }
 }
+
+/// What an operator is shown by `hbck_chore_run`.
+fn problems(c: &Many) -> Vec<String> {
+    let hbck = halcyon_master::HbckService::new(c.master.clone()).unwrap();
+    let _: pb::RunHbckChoreResponse =
+        answer(&hbck, "RunHbckChore", &pb::RunHbckChoreRequest::default()).unwrap();
+    c.master.hbck_report().unwrap().1
+}
+
+/// A WAL that an operator had moved away was named until the master ended, and one that could not be split for a moment was shown with
+/// the advice to give up what is in it.
+#[test]
+fn a_wal_that_is_moved_away_is_not_shown_any_more() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let dead = ordinary(&c);
+    let wal = format!("{dead}.1");
+    c.servers.state.lock().damaged.insert(wal.clone());
+    c.servers.kill(&dead);
+    c.master.recover_dead_servers();
+    let begun = Instant::now();
+    let named = |c: &Many| problems(c).into_iter().find(|it| it.contains(&wal));
+    while named(&c).is_none_or(|it| !it.contains("halcyon set-wal-aside")) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", problems(&c));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Moved away, as that command does; the double takes it for split.
+    let path = wals_of(&dead).with_file_name(format!("{dead}-splitting")).join(&wal);
+    c.servers.state.lock().split.push(wal.clone());
+    c.servers.env.fs.remove_file(&path).unwrap();
+    c.settles("t", 9);
+    c.quiet();
+    assert_eq!(named(&c), None);
+}
+
+#[test]
+fn a_wal_that_waits_for_a_server_is_not_to_be_given_up() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let dead = ordinary(&c);
+    c.servers.state.lock().elsewhere.extend([name(0), name(1), name(2)]);
+    c.servers.kill(&dead);
+    c.master.recover_dead_servers();
+    let begun = Instant::now();
+    while !problems(&c).iter().any(|it| it.contains("cannot be split")) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", problems(&c));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!problems(&c).iter().any(|it| it.contains("set-wal-aside")), "{:?}", problems(&c));
+    c.servers.state.lock().elsewhere.clear();
+    c.settles("t", 9);
+}
+
+/// The note of a dead server stayed for ever if it could not be deleted in the moment in which the server was recovered.
+#[test]
+fn notes_of_deposed_servers_are_deleted_later() {
+    for takes_over in [false, true] {
+        let c = Many::new(env(), 3);
+        c.create(&KEYS);
+        let dead = ordinary(&c);
+        {
+            let mut state = c.servers.state.lock();
+            state.leases.insert(dead.clone(), Duration::from_millis(50));
+            state.cannot_forget = true;
+        }
+        c.servers.kill(&dead);
+        c.master.recover_dead_servers();
+        c.settles("t", 9);
+        c.quiet();
+        assert!(c.servers.state.lock().leases.contains_key(&dead));
+        c.servers.state.lock().cannot_forget = false;
+        let c = match takes_over {
+            true => {
+                c.master.stop();
+                Many::over(c.servers)
+            }
+            false => c,
+        };
+        let begun = Instant::now();
+        while !c.servers.state.lock().leases.is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the note stays");
+            c.master.recover_dead_servers();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -68,6 +68,10 @@ impl MasterCoordination for Znodes {
         self.runtime.block_on(self.leadership.depose(server))
     }
 
+    fn deposed(&self) -> halcyon_cell::Result<Vec<(ServerName, Duration)>> {
+        self.runtime.block_on(self.leadership.deposed())
+    }
+
     fn forget_deposed(&self, server: &ServerName) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.forget_deposed(server))
     }
