@@ -229,21 +229,32 @@ impl Members {
         (left_ns > 0).then(|| clock.monotonic_ns().saturating_add(left_ns))
     }
 
+    /// When a dead server answers nothing any more (`Clock::boot_ns`); deposes it before if that was not done. *Blocking*.
+    fn lease_end_ns(&self, cluster: &ClusterServices, server: &ServerName) -> Result<u64> {
+        let noted = self.0.lock().lease_ends_ns.get(server).copied();
+        if let Some(end_ns) = noted {
+            return Ok(end_ns);
+        }
+        self.depose(cluster, server)?;
+        let state = self.0.lock();
+        let end_ns = state.lease_ends_ns.get(server);
+        Ok(*end_ns.expect("it was noted, and nothing else forgets it before its end"))
+    }
+
+    /// `Busy` as long as a dead server may answer reads, until [`Members::lease_until_ns`]; deposes it before if that was not done.
+    /// *Blocking*, but does not wait for the lease.
+    pub(crate) fn check_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
+        let end_ns = self.lease_end_ns(cluster, server)?;
+        if end_ns <= cluster.wals.env.clock.boot_ns() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Busy, format!("{server} may answer reads until its lease is over")))
+    }
+
     /// Waits until a dead server answers nothing any more, and deposes it before if that was not done. *Blocking*.
     pub(crate) fn wait_for_lease(&self, cluster: &ClusterServices, server: &ServerName) -> Result<()> {
         let clock = &cluster.wals.env.clock;
-        let noted = self.0.lock().lease_ends_ns.get(server).copied();
-        let end_ns = match noted {
-            Some(end_ns) => end_ns,
-            None => {
-                self.depose(cluster, server)?;
-                let state = self.0.lock();
-                *state
-                    .lease_ends_ns
-                    .get(server)
-                    .expect("it was noted, and nothing else forgets it before its end")
-            }
-        };
+        let end_ns = self.lease_end_ns(cluster, server)?;
         loop {
             let left_ns = end_ns.saturating_sub(clock.boot_ns());
             if left_ns == 0 {

@@ -145,7 +145,7 @@ impl ServerCrash {
         let place = core.meta_place.read().clone();
         // Also where an opening elsewhere has failed, so that it is tried again.
         if place.server == self.server || !place.is_open() {
-            core.members.wait_for_lease(&core.cluster, &self.server)?;
+            self.check_lease(core)?;
             meta_region::open(core, Some(&self.server), None)?;
             core.timelines.meta_opened(&self.server);
         }
@@ -165,12 +165,18 @@ impl ServerCrash {
 
     fn end(&mut self, core: &MasterState) -> Result<()> {
         // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
-        core.members.wait_for_lease(&core.cluster, &self.server)?;
+        self.check_lease(core)?;
         if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {
             wal_split::remove(&core.cluster, &dir)?;
         }
         core.members.recovered(&core.cluster, &self.server);
         Ok(())
+    }
+
+    /// What is next needs the end of the lease. A master that goes on with a step of an earlier one learns of the lease here.
+    fn check_lease(&mut self, core: &MasterState) -> Result<()> {
+        self.waits_for_lease = true;
+        core.members.check_lease(&core.cluster, &self.server)
     }
 
     /// The regions that the server had, by table. None of a table that is not to be open.

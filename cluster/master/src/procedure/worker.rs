@@ -217,6 +217,10 @@ impl Shared {
             }
             match contained(|| self.run_step(job)) {
                 Ok(Ok(())) => {}
+                // The step has found out that it has to wait.
+                Ok(Err(_)) if job.procedure.held_until(&self.core, job.record.id).is_some() => {
+                    return Progress::Held;
+                }
                 Ok(Err(error)) => return Progress::Pause(error),
                 Err(failure) if is_never_set_aside(job) => return self.failed_in_recovery(job, failure),
                 Err(failure) => self.set_aside(job, failure),
