@@ -306,6 +306,10 @@ impl RegionServers for View {
         self.0.state.lock().draining.iter().cloned().collect()
     }
 
+    fn has_session(&self, server: &ServerName) -> bool {
+        !self.0.state.lock().without_session.contains(server)
+    }
+
     fn standing(&self, server: &ServerName) -> Standing {
         let state = self.0.state.lock();
         match (state.online.contains_key(server), state.recovering.contains(server)) {

@@ -80,3 +80,22 @@ fn a_cluster_that_runs_waits_for_nobody() {
     let c = Many::over_with(servers, waiting(FOR_EVER, None));
     c.settles("t", 9);
 }
+
+/// Servers that had joined and had no znode yet counted as those that had come back, and their regions opened elsewhere.
+#[test]
+fn servers_are_waited_for_until_they_may_get_regions() {
+    let (servers, before) = ended();
+    [0, 1, 2].into_iter().for_each(|number| servers.join(&next(number)));
+    servers.state.lock().without_session.extend([next(1), next(2)]);
+    let joining = servers.clone();
+    let joins = std::thread::spawn(move || {
+        for number in [2, 1] {
+            std::thread::sleep(Duration::from_millis(50));
+            joining.state.lock().without_session.remove(&next(number));
+        }
+    });
+    let c = Many::over_with(servers, waiting(FOR_EVER, None));
+    joins.join().unwrap();
+    c.settles("t", 9);
+    assert_eq!(ports(&c), before);
+}
