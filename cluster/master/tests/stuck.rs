@@ -244,3 +244,82 @@ fn a_restart_does_not_go_on_with_what_was_bypassed() {
         next.check();
     }
 }
+
+/// A master whose pauses grow as long as those of a server.
+fn as_a_server() -> Cluster {
+    let env = with_real_clock(halcyon_env::sim::SimFileSystem::new().env());
+    let settings = halcyon_master::MasterSettings { retry_pause_max: Duration::from_secs(10), ..settings() };
+    Cluster::start_with(env, Path::new(ROOT), 1, settings).unwrap()
+}
+
+/// Waits until a request could not be checked, and returns its number.
+fn until_unchecked(c: &Cluster) -> u64 {
+    let mut id = 0;
+    until("the request waits", || {
+        let mut all = c.master.procedures().into_iter();
+        let found = all.find(|it| it.state.contains("step 'check the request' failed"));
+        id = found.as_ref().map_or(0, |it| it.id);
+        found.is_some()
+    });
+    id
+}
+
+/// A creation looks into `hbase:meta` whether the name is free. While meta moved it was refused after two seconds.
+#[test]
+fn a_request_that_cannot_be_checked_waits() {
+    let c = as_a_server();
+    c.server.set_fault("meta_scan", Some(ServerFault::Fails));
+    std::thread::scope(|scope| {
+        let created = scope.spawn(|| c.run("CreateTable", &create(&table("t", &["f"]), &[])));
+        until_unchecked(&c);
+        c.server.set_fault("meta_scan", None);
+        created.join().unwrap().unwrap();
+    });
+    assert_eq!(c.state("t"), Some(State::Enabled));
+    assert!(c.master.procedures().is_empty());
+}
+
+/// Nothing was done, so nothing is undone.
+#[test]
+fn a_request_that_waits_to_be_checked_can_be_taken_back() {
+    for bypasses in [false, true] {
+        let c = as_a_server();
+        let request = create(&table("t", &["f"]), &[]);
+        c.server.set_fault("meta_scan", Some(ServerFault::Fails));
+        std::thread::scope(|scope| {
+            let created = scope.spawn(|| c.run("CreateTable", &request));
+            let id = until_unchecked(&c);
+            until("it is taken back", || match bypasses {
+                true => bypass(&c, &[id], 0, false) == [true],
+                false => abort(&c, id, true),
+            });
+            created.join().unwrap().unwrap_err();
+        });
+        c.server.set_fault("meta_scan", None);
+        assert!(c.master.procedures().is_empty());
+        assert_eq!(c.state("t"), None);
+        c.run("CreateTable", &request).unwrap();
+    }
+}
+
+/// Each of the client's attempts after the first one got the same refusal for 15 minutes, also when meta was back.
+#[test]
+fn a_refusal_that_may_pass_is_not_repeated_to_the_same_nonce() {
+    let (_sim, c) = Cluster::simulated();
+    let mut request = create(&table("t", &["f"]), &[]);
+    (request.nonce_group, request.nonce) = (Some(7), Some(9));
+    c.server.set_fault("meta_scan", Some(ServerFault::Fails));
+    let error = c.run("CreateTable", &request).unwrap_err();
+    assert!(error.message.contains("meta_scan fails"), "{error:?}");
+    c.server.set_fault("meta_scan", None);
+    c.run("CreateTable", &request).unwrap();
+    assert_eq!(c.state("t"), Some(State::Enabled));
+    // One that stays is still the answer.
+    (request.nonce_group, request.nonce) = (Some(7), Some(10));
+    c.run("CreateTable", &request).unwrap_err();
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("DeleteTable", &delete("t")).unwrap();
+    let error = c.run("CreateTable", &request).unwrap_err();
+    assert!(error.message.contains("t"), "{error:?}");
+    assert_eq!(c.state("t"), None);
+}

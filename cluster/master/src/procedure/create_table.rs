@@ -100,12 +100,16 @@ impl Procedure for CreateTable {
         check_unused(core, self.table())?;
         groups::check_new_table(core, &self.descriptor)?;
         let id = core.now_ms().max(1) as u64;
-        let keys = std::mem::take(&mut self.split_keys);
-        self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
+        self.regions = split(self.table(), self.split_keys.clone(), id).map_err(errors::invalid)?;
         check_count(self.regions.len(), &self.descriptor)?;
         quotas::check_new_table(core, self.table(), self.regions.len())?;
         self.descriptor = self.with_tracker(core);
         Ok(())
+    }
+
+    /// It reads `hbase:meta`, which may be on its way to another server.
+    fn can_be_checked_again(&self) -> bool {
+        true
     }
 
     fn makes_or_deletes_table(&self) -> bool {

@@ -349,9 +349,10 @@ impl Engine {
     /// unless the step under way turns out to be its last.
     pub(crate) fn abort(&self, id: u64, may_interrupt: bool) -> bool {
         let mut state = self.shared.state.lock();
-        if let Some(job) = state.waiting.take(|job| job.record.id == id && !job.prepared) {
+        if let Some(job) = state.take_unprepared(id) {
             let outcome = Err(RpcError::do_not_retry(format!("Procedure {id} was aborted before it began")));
             state.end(&job, outcome, true, self.shared.core.now_ms());
+            self.shared.wake.notify_all(); // others may have its locks
             return true;
         }
         let Some(view) = state.views.get(&id).filter(|view| may_interrupt && view.undoable) else {

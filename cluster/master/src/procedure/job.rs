@@ -58,6 +58,9 @@ impl Job {
         if self.failed.is_some() {
             return "undo";
         }
+        if !self.prepared {
+            return "check the request";
+        }
         self.procedure.step_name(self.record.step as usize).unwrap_or("remove the record")
     }
 

@@ -161,6 +161,12 @@ pub(crate) trait Procedure: RunSteps + Send {
     /// Checks the request and decides what the record keeps. The locks are held; nothing may be changed yet.
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError>;
 
+    /// Whether [`Procedure::prepare`] may run again after an error that may pass: what is to be checked cannot be read at times. Else
+    /// that error is a refusal.
+    fn can_be_checked_again(&self) -> bool {
+        false
+    }
+
     /// What [`decode`] needs to resume.
     fn payload(&self) -> Vec<u8>;
 

@@ -253,10 +253,25 @@ impl State {
         None
     }
 
+    /// One of which nothing was done: it waits for its turn, or to be checked again. Its locks are free.
+    pub(super) fn take_unprepared(&mut self, id: u64) -> Option<Job> {
+        if let Some(at) = self.paused.iter().position(|job| job.record.id == id && !job.prepared) {
+            let job = self.paused.swap_remove(at);
+            self.locks.release(&job.locks);
+            return Some(job);
+        }
+        self.waiting.take(|job| job.record.id == id && !job.prepared)
+    }
+
+    /// As [`State::take_unprepared`], or one of a record that has not begun since the start.
+    pub(super) fn take_unbegun(&mut self, id: u64) -> Option<Job> {
+        self.take_unprepared(id).or_else(|| self.waiting.take(|job| job.record.id == id))
+    }
+
     /// Puts a job aside that waits to repeat a step, or until somebody ends it. Once that may take long, others get what it can do
     /// without.
     pub(super) fn put_aside(&mut self, mut job: Job) {
-        if job.is_stuck() {
+        if job.is_stuck() && job.prepared {
             job.yielded = job.yieldable();
             self.locks.release(&job.yielded);
         }
@@ -280,6 +295,12 @@ impl State {
     /// Remembers how a procedure ended and tells everybody who waits.
     pub(super) fn end(&mut self, job: &Job, outcome: Answer<()>, refused: bool, now_ms: i64) {
         let id = job.record.id;
+        let mut nonce = (job.record.nonce_group, job.record.nonce);
+        // The client may repeat it, with the same nonce, and is not to get this answer again.
+        if refused && outcome.as_ref().is_err_and(|error| !error.do_not_retry) {
+            self.nonces.remove(&nonce);
+            nonce.1 = 0;
+        }
         self.times.ended(job.procedure.metric(), outcome.is_ok(), now_ms - job.record.submitted_ms);
         let view = self.views.remove(&id);
         self.limited_count -= usize::from(view.is_some_and(|view| view.is_limited));
@@ -298,7 +319,7 @@ impl State {
             finished_ms: now_ms,
             outcome,
             refused: refused && !job.refused_by_result,
-            nonce: (job.record.nonce_group, job.record.nonce),
+            nonce,
             is_kept: job.prepared && job.record.keeps_result(),
             parameters: Arc::new(parameters::kept(&*job.procedure, &job.record.owner)),
         };

@@ -203,6 +203,11 @@ impl Procedure for RestoreSnapshot {
         Ok(())
     }
 
+    /// A clone reads `hbase:meta`, which may be on its way to another server.
+    fn can_be_checked_again(&self) -> bool {
+        true
+    }
+
     fn makes_or_deletes_table(&self) -> bool {
         self.plan.is_clone
     }

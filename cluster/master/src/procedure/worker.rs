@@ -31,6 +31,15 @@ enum Progress {
 
 /// Of the longest pauses before a step is repeated, before one that has failed in an assertion: a minute in all by default.
 const ASSERTION_PAUSES: u32 = 6;
+/// For so many of the longest pauses a request is checked again that could not be checked: a minute in all by default.
+const CHECK_PAUSES: u32 = 6;
+
+/// Why a request is not carried out.
+enum Refusal {
+    Final(RpcError),
+    /// It could not be checked, which may be repeated.
+    MayPass(RpcError),
+}
 
 /// What brings regions back is repeated whatever fails in it.
 fn is_never_set_aside(job: &Job) -> bool {
@@ -53,15 +62,24 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let refused = self.prepare(&mut job).err();
-            let progress = match &refused {
-                Some(_) if job.record.bypassed => self.end_unrecorded(&mut job),
-                Some(_) => Progress::Done,
-                None => self.advance(&mut job),
+            let (refused, mut progress) = match self.prepare(&mut job) {
+                Ok(()) => (None, self.advance(&mut job)),
+                Err(Refusal::Final(error)) if job.record.bypassed => {
+                    (Some(error), self.end_unrecorded(&mut job))
+                }
+                Err(Refusal::Final(error)) => (Some(error), Progress::Done),
+                Err(Refusal::MayPass(error)) => {
+                    let pause = Progress::Pause(Error::new(ErrorKind::Busy, error.message.clone()));
+                    (Some(error), pause)
+                }
             };
             self.remove_forgotten();
             state = self.state.lock();
             let id = job.record.id;
+            // Nothing has been done, so nothing has to be repeated where somebody wants it to end.
+            if !job.prepared && state.interrupts.contains_key(&id) {
+                progress = Progress::Done;
+            }
             match progress {
                 Progress::Done => {
                     let was_refused = refused.is_some();
@@ -147,7 +165,7 @@ impl Shared {
     }
 
     /// Checks the request and writes the record; what is wrong goes to the caller.
-    fn prepare(&self, job: &mut Job) -> Answer<()> {
+    fn prepare(&self, job: &mut Job) -> std::result::Result<(), Refusal> {
         if job.prepared {
             return Ok(());
         }
@@ -155,10 +173,14 @@ impl Shared {
             job.procedure.prepare(&self.core)?;
             Ok(job.procedure.payload())
         });
-        job.record.payload = prepared.unwrap_or_else(|failure| {
+        let prepared = prepared.unwrap_or_else(|failure| {
             let class = job.procedure.class_name();
             error!(id = job.record.id, class, failure, "a request could not be checked: it is refused");
             Err(RpcError::do_not_retry(failure))
+        });
+        job.record.payload = prepared.map_err(|error| match self.may_pass(job, &error) {
+            true => Refusal::MayPass(error),
+            false => Refusal::Final(error),
         })?;
         if let Err(error) = self.write_record(&mut job.record) {
             let refusal = errors::from_error(&error);
@@ -169,18 +191,30 @@ impl Shared {
                 // The client need not wait until the files can be changed again.
                 self.answer_submission(job.record.id, &Err(refusal.clone()));
             }
-            return Err(refusal);
+            return Err(Refusal::Final(refusal));
         }
-        job.prepared = true;
+        (job.prepared, job.trouble) = (true, None);
         let parameters = Arc::new(job.procedure.parameters(&job.record.owner));
         let mut state = self.state.lock();
         let id = job.record.id;
         if let Some(view) = state.views.get_mut(&id) {
-            (view.prepared, view.parameters) = (true, parameters);
+            (view.prepared, view.parameters, view.trouble) = (true, parameters, None);
         }
         drop(state);
         self.answer_submission(id, &Ok(id));
         Ok(())
+    }
+
+    /// Whether a request may be found right a little later: what it is checked against, such as `hbase:meta`, cannot be read now. Its
+    /// client waits, as it does for a step, and for a while only.
+    fn may_pass(&self, job: &Job, error: &RpcError) -> bool {
+        let now_ms = self.core.now_ms();
+        let since_ms = job.trouble.as_ref().map_or(now_ms, |trouble| trouble.since_ms);
+        let limit = self.core.settings.retry_pause_max.saturating_mul(CHECK_PAUSES);
+        job.procedure.can_be_checked_again()
+            && !error.do_not_retry
+            && self.core.check_running().is_ok()
+            && (now_ms.saturating_sub(since_ms) as u128) < limit.as_millis()
     }
 
     /// Tells those who submitted the procedure whether it was taken.
@@ -377,14 +411,14 @@ impl Shared {
     /// Ends a procedure that no thread runs.
     pub(super) fn bypass_idle(&self, id: u64) -> bool {
         let mut state = self.state.lock();
-        if let Some(at) = state.paused.iter().position(|job| job.record.id == id) {
+        if let Some(at) = state.paused.iter().position(|job| job.record.id == id && job.prepared) {
             let job = &mut state.paused[at];
             job.bypass();
             job.not_before_ns = 0;
             self.wake.notify_all();
             return true;
         }
-        let Some(mut job) = state.waiting.take(|job| job.record.id == id) else { return false };
+        let Some(mut job) = state.take_unbegun(id) else { return false };
         job.bypass();
         if job.prepared && record::remove(&self.core, id).is_err() {
             // Taken up again with its locks, and ended then.
@@ -393,6 +427,7 @@ impl Shared {
         }
         let outcome = job.failed.take().map_or(Ok(()), Err);
         state.end(&job, outcome, false, self.core.now_ms());
+        self.wake.notify_all(); // others may have its locks
         true
     }
 
