@@ -8,13 +8,14 @@
 //! The HFile stands with its table or in the archive, and who reads the link looks in both places. An archived HFile stays
 //! while one of its back references leads to a link. A back reference is written before its link and goes after it.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
 use halcyon_contract::RegionFiles;
 use halcyon_env::FileSystem;
-use halcyon_schema::{RegionInfo, TableName, layout};
+use halcyon_schema::{FILE_NAME_LEN_MAX, RegionInfo, TableName, layout};
 
 /// A link and its back reference.
 pub(crate) struct Link {
@@ -33,6 +34,12 @@ impl Link {
             back_references: archived.join(layout::back_references_name(file)),
             back_reference: layout::back_reference_name(region.table(), region.encoded_name()),
         }
+    }
+
+    /// Whether files can have the names of both, which have the names of tables in them.
+    pub(crate) fn can_be_named(&self) -> bool {
+        let link = self.link.file_name().map_or(0, OsStr::len);
+        link.max(self.back_reference.len()) <= FILE_NAME_LEN_MAX
     }
 
     /// Makes both. The region's directory exists, and no server has the region open. May run twice.

@@ -384,8 +384,8 @@ pub(crate) fn check_files(core: &MasterState, copies: Vec<FileCopy>) -> Result<(
     Ok(())
 }
 
-/// Brings files into regions that exist already: under a second name or as a link, and what a reference shows as a copy. May
-/// run twice.
+/// Brings files into regions that exist already: under a second name or as a link, and as a copy what a reference shows, or what no link
+/// can name. May run twice.
 pub(crate) fn copy_files(core: &MasterState, table: &TableDescriptor, copies: Vec<FileCopy>) -> Result<()> {
     let (fs, files, table) = (core.env.fs.clone(), core.cluster.files.clone(), Arc::new(table.clone()));
     parallel::for_each(core.settings.region_threads, copies, move |copy| {
@@ -417,7 +417,11 @@ fn place_file(fs: &dyn FileSystem, files: &dyn RegionFiles, copy: &FileCopy) -> 
     if has_name(fs, &copy.live, &copy.archived, &copy.target)? {
         return Ok(());
     }
-    drop(open_either(fs, &copy.live, &copy.archived)?);
+    let from = open_either(fs, &copy.live, &copy.archived)?;
+    if !copy.link.can_be_named() {
+        warn!(file = %copy.target.display(), "a file of a snapshot is copied: the name of a link to it would be too long");
+        return files.copy_file(&*from, &copy.target);
+    }
     copy.link.make(fs, files)
 }
 

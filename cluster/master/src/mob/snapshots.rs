@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
-use halcyon_schema::{MobFileName, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{FILE_NAME_LEN_MAX, MobFileName, RegionInfo, TableDescriptor, TableName, layout};
 
 use super::{families, files_of};
 use crate::descriptors::list;
@@ -123,6 +123,25 @@ pub(crate) fn check(core: &MasterState, files: &[MobFile]) -> Result<()> {
             let (path, len) = (live.display(), file.len.unwrap_or_default());
             return Err(Error::corrupt(format!(
                 "{path} has {found} bytes, the snapshot's manifest says {len}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Invalid if a link that `table` needs, or the reference back to it, would have a name that is too long for a file. HBase finds that out
+/// when it writes them, and takes back what it has made. A copy would be of no use: the references name the table of the file.
+pub(crate) fn check_links(table: &TableName, files: &[MobFile]) -> Result<()> {
+    let mob_region = |table: &TableName| RegionInfo::of_mob_files(table).encoded_name().to_string();
+    let back = layout::back_reference_name(table, &mob_region(table));
+    for file in files.iter().filter(|file| file.owner != *table) {
+        let link = layout::link_name(&file.owner, &mob_region(&file.owner), &file.name);
+        if let Some(name) = [&link, &back].into_iter().find(|name| name.len() > FILE_NAME_LEN_MAX) {
+            return Err(Error::invalid(format!(
+                "A table of the snapshot keeps mob files of {} by links, whose names have the names of tables in them. One would have {} \
+                 bytes, and names of files have {FILE_NAME_LEN_MAX} at most: {name}",
+                file.owner,
+                name.len()
             )));
         }
     }

@@ -117,9 +117,10 @@ impl RestoreSnapshot {
         let id = (core.now_ms().max(1) as u64).max(newest + 1);
         let new_regions =
             split(&self.table, snapshot::split_keys(&manifest).map_err(broken)?, id).map_err(broken)?;
-        let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new_regions);
-        copies.and_then(|copies| snapshot::check_files(core, copies)).map_err(broken)?;
+        let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new_regions).map_err(broken)?;
         let mob_files = mob::snapshots::named(&source, &manifest).map_err(broken)?;
+        mob::snapshots::check_links(&self.table, &mob_files).map_err(errors::invalid)?;
+        snapshot::check_files(core, copies).map_err(broken)?;
         mob::snapshots::check(core, &mob_files).map_err(broken)?;
         Ok(Payload {
             snapshot: self.snapshot.clone(),
