@@ -15,7 +15,8 @@
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make sim          a cluster from each of SEEDS=10000 seeds (docs/SIMULATION.md); FIRST= the first seed
 # make sim-servers  the same with real region servers; SEEDS=, FIRST=
-# make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options"
+# make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options":
+#              with --decommission a server is decommissioned and dies while its regions move, and another one is decommissioned
 # make sim-flaws    deliberate bugs of masters and region servers, each of which the seeds must find
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
@@ -62,6 +63,7 @@
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
 # make bench-full-wals  how long recoveries take with and without a limit of the WALs; TIMES="ms ..."
 # make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
+# make bench-decommission  time until a decommissioned server has no regions, and until those of one that dies meanwhile are open; REGIONS=
 # make own-clients   HBase's clients, LoadTestTool, PerformanceEvaluation and YCSB against three region servers; PARTS="compat load pe ycsb"
 # make bench-servers  puts, batches and gets at 1, 2 and 3 region servers, Halcyon beside HBase; BENCH="options of hdfs-side-by-side.sh"
 # make replicas-test   region replicas in a standalone server and in a cluster, with a primary's server frozen; some minutes
@@ -117,7 +119,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-decommission bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -302,6 +304,9 @@ replace-master: build
 
 bench-cold-start: build
 	HALCYON="$(HALCYON)" testing/bench/cold-start.sh
+
+bench-decommission: build
+	HALCYON="$(HALCYON)" testing/bench/decommission.sh
 
 bench-full-wals: build
 	HALCYON="$(HALCYON)" testing/bench/full-wals.sh $(TIMES)

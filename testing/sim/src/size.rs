@@ -39,6 +39,9 @@ const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
 /// A second of it.
 const GIVE_BACK_TIMES: u32 = 50;
 
+/// Between two looks for dead servers, as `halcyon master` has them.
+const LOOK_NS: u64 = 1_000_000_000;
+
 /// A master's start with many regions, and the death of a server.
 #[derive(Parser)]
 struct Args {
@@ -48,6 +51,9 @@ struct Args {
     regions: usize,
     #[arg(long, default_value_t = 10)]
     tables: usize,
+    /// Instead: a server is decommissioned and dies while its regions move, and a second one is decommissioned.
+    #[arg(long)]
+    decommission: bool,
 }
 
 /// All servers, and the rows of system tables.
@@ -59,6 +65,7 @@ struct Models {
 struct State {
     online: BTreeMap<ServerName, BTreeMap<Arc<str>, RegionInfo>>,
     recovering: BTreeSet<ServerName>,
+    draining: BTreeSet<ServerName>,
     /// Cells of `hbase:meta` that were there before the master; given away at its first scan.
     meta_before: Vec<Vec<Cell>>,
     namespaces: Vec<Cell>,
@@ -178,7 +185,7 @@ impl RegionServers for Services {
     }
 
     fn draining(&self) -> Vec<ServerName> {
-        Vec::new()
+        self.0.state.lock().draining.iter().cloned().collect()
     }
 
     fn standing(&self, server: &ServerName) -> Standing {
@@ -245,8 +252,13 @@ impl MasterCoordination for Services {
         Vec::new()
     }
 
-    fn set_draining(&self, _: &ServerName, is_draining: bool) -> Result<()> {
-        if is_draining { not_simulated() } else { Ok(()) }
+    fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
+        let draining = &mut self.0.state.lock().draining;
+        match is_draining {
+            true => draining.insert(server.clone()),
+            false => draining.remove(server),
+        };
+        Ok(())
     }
 }
 
@@ -354,6 +366,10 @@ fn main() {
     let mut online: BTreeMap<ServerName, BTreeMap<Arc<str>, RegionInfo>> =
         (0..args.servers).map(|number| (server(number), BTreeMap::new())).collect();
     place(&args, &mut online);
+    for server in online.keys() {
+        // Without it the server gets no regions.
+        env.fs.create_dir_all(&wals_of(server)).expect("a directory");
+    }
     for number in 0..args.tables {
         let family = FamilyDescriptor::new("f").expect("a name");
         let descriptor = TableDescriptor::new(table(number)).with_family(family);
@@ -365,6 +381,7 @@ fn main() {
     let state = State {
         online,
         recovering: BTreeSet::new(),
+        draining: BTreeSet::new(),
         meta_before: Vec::new(),
         namespaces: Vec::new(),
         store: Vec::new(),
@@ -396,30 +413,92 @@ fn main() {
     let opened = models.state.lock().opened;
     println!("regions that the start opened: {opened} (hbase:meta and hbase:namespace)");
 
-    let dead = server(args.servers / 2);
-    let dir = layout::wals_dir(&root).join(dead.to_string());
-    env.fs.create_dir_all(&dir).expect("a directory");
-    env.fs.replace(&dir.join(format!("{dead}.1")), b"edits").expect("a file");
-    let count = {
-        let mut state = models.state.lock();
-        state.recovering.insert(dead.clone());
-        state.online.remove(&dead).expect("it is online").len()
-    };
+    match args.decommission {
+        true => decommissioned(&models, &master, &clock),
+        false => dies(&models, &master, &clock, &server(args.servers / 2)),
+    }
+    let begun_ns = clock.monotonic_ns();
+    let (_, moves, _) = master.balance(true);
+    println!("a look of the balancer: {:.2?}, {moves} moves", since(begun_ns));
+    master.stop();
+}
+
+fn wals_of(server: &ServerName) -> PathBuf {
+    layout::wals_dir(Path::new(ROOT)).join(server.to_string())
+}
+
+/// A server dies: its WAL is there, and it has nothing open. Returns how many regions it had.
+fn kill(models: &Models, dead: &ServerName) -> usize {
+    models.env.fs.replace(&wals_of(dead).join(format!("{dead}.1")), b"edits").expect("a file");
+    let mut state = models.state.lock();
+    state.recovering.insert(dead.clone());
+    state.online.remove(dead).expect("it is online").len()
+}
+
+/// Until `is_over`, with the look for dead servers that the process has each second.
+fn wait(master: &Master, clock: &SystemClock, is_over: impl Fn() -> bool) {
+    let mut looked_ns = clock.monotonic_ns();
+    while !is_over() {
+        clock.sleep(Duration::from_millis(1));
+        if clock.monotonic_ns() - looked_ns > LOOK_NS {
+            master.recover_dead_servers();
+            looked_ns = clock.monotonic_ns();
+        }
+    }
+}
+
+fn dies(models: &Models, master: &Master, clock: &SystemClock, dead: &ServerName) {
+    let opened = models.state.lock().opened;
+    let count = kill(models, dead);
     let begun_ns = clock.monotonic_ns();
     master.recover_dead_servers();
-    while !master.procedures().is_empty() {
-        clock.sleep(Duration::from_millis(1));
-    }
-    println!("{count} regions of a dead server open elsewhere: {:.2?}", since(begun_ns));
+    wait(master, clock, || master.procedures().is_empty());
+    let took = Duration::from_nanos(clock.monotonic_ns() - begun_ns);
+    println!("{count} regions of a dead server open elsewhere: {took:.2?}");
     let state = models.state.lock();
     assert_eq!(state.opened - opened, count, "each region opened once");
     let most = state.online.values().map(BTreeMap::len).max().unwrap_or(0);
     let least = state.online.values().map(BTreeMap::len).min().unwrap_or(0);
     println!("regions of a server now: {least} to {most}; writes to hbase:meta: {}", state.meta_puts);
-    drop(state);
+}
+
+/// The server with most regions of those without `hbase:meta`, and how many it has.
+fn fullest(models: &Models) -> (ServerName, usize) {
+    let state = models.state.lock();
+    let others = state.online.iter().filter(|(server, regions)| {
+        !state.draining.contains(*server) && !regions.values().any(RegionInfo::is_meta)
+    });
+    let (server, regions) = others.max_by_key(|(_, regions)| regions.len()).expect("there are three servers");
+    (server.clone(), regions.len())
+}
+
+/// Regions that are open.
+fn open_count(models: &Models) -> usize {
+    models.state.lock().online.values().map(BTreeMap::len).sum()
+}
+
+fn decommissioned(models: &Models, master: &Master, clock: &SystemClock) {
+    let since = |begun_ns: u64| Duration::from_nanos(clock.monotonic_ns() - begun_ns);
+    let left = |server: &ServerName| models.state.lock().online.get(server).map_or(0, BTreeMap::len);
+    let (all, (first, had)) = (open_count(models), fullest(models));
 
     let begun_ns = clock.monotonic_ns();
-    let (_, moves, _) = master.balance(true);
-    println!("a look of the balancer: {:.2?}, {moves} moves", since(begun_ns));
-    master.stop();
+    master.decommission(std::slice::from_ref(&first), true).expect("it is online");
+    println!("a server with {had} regions is decommissioned: the call takes {:.2?}", since(begun_ns));
+    wait(master, clock, || left(&first) <= had - had / 10);
+    println!("{} of its regions have moved: {:.2?}", had - left(&first), since(begun_ns));
+    let lost = kill(models, &first);
+    let begun_ns = clock.monotonic_ns();
+    master.recover_dead_servers();
+    wait(master, clock, || open_count(models) == all && models.state.lock().recovering.is_empty());
+    println!("it dies: its {lost} regions are open elsewhere after {:.2?}", since(begun_ns));
+    wait(master, clock, || master.procedures().is_empty());
+    println!("no procedure is left: {:.2?}", since(begun_ns));
+
+    let (second, had) = fullest(models);
+    let begun_ns = clock.monotonic_ns();
+    master.decommission(std::slice::from_ref(&second), true).expect("it is online");
+    wait(master, clock, || left(&second) == 0);
+    println!("another server is decommissioned: its {had} regions have moved after {:.2?}", since(begun_ns));
+    wait(master, clock, || open_count(models) == all && master.procedures().is_empty());
 }
