@@ -9,8 +9,9 @@ use halcyon_schema::{ClusterId, ServerName};
 
 /// Znodes of a cluster that its active master writes and reads. The methods block for as long as the service needs.
 pub trait MasterCoordination: Send + Sync {
-    /// Where `hbase:meta` was last, or was to be opened, if that is known (HBase: `meta-region-server`).
-    fn meta_last(&self) -> Option<ServerName>;
+    /// Where `hbase:meta` was last, or was to be opened, if it ever was (HBase: `meta-region-server`). An error if that cannot
+    /// be read: it may be open there.
+    fn meta_last(&self) -> Result<Option<ServerName>>;
 
     /// Notes where `hbase:meta` is about to be opened, before the order leaves: a master after this one asks there first. An error
     /// if another master is active.

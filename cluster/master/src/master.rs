@@ -114,7 +114,7 @@ impl Master {
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
         let members = Members::new();
-        let meta_last = cluster.coordination.meta_last();
+        let meta_last = cluster.coordination.meta_last()?;
         let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;

@@ -369,8 +369,8 @@ impl RegionServers for View {
 }
 
 impl MasterCoordination for View {
-    fn meta_last(&self) -> Option<ServerName> {
-        self.0.state.lock().meta.clone()
+    fn meta_last(&self) -> Result<Option<ServerName>> {
+        Ok(self.0.state.lock().meta.clone())
     }
 
     fn meta_opening(&self, server: &ServerName) -> Result<()> {

@@ -111,6 +111,10 @@ impl Part for Meta {
             changes.push(changed);
             match data.map(|(data, _)| MetaLocation::decode(&path, replica, &data)) {
                 Some(Ok(location)) => locations.push(location),
+                // The region itself can be found without its copies.
+                Some(Err(error)) if replica > 0 => {
+                    warn!("{}: a copy of hbase:meta is left out: {error}", session.settings());
+                }
                 Some(Err(error)) => return Ok((Seen::Malformed(error), changes)),
                 None => {}
             }

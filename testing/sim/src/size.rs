@@ -228,8 +228,8 @@ impl RegionServers for Services {
 }
 
 impl MasterCoordination for Services {
-    fn meta_last(&self) -> Option<ServerName> {
-        None
+    fn meta_last(&self) -> Result<Option<ServerName>> {
+        Ok(None)
     }
 
     fn meta_opening(&self, _: &ServerName) -> Result<()> {

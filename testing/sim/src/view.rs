@@ -323,9 +323,9 @@ impl RegionServers for View {
 }
 
 impl MasterCoordination for View {
-    fn meta_last(&self) -> Option<ServerName> {
+    fn meta_last(&self) -> Result<Option<ServerName>> {
         SimThreads::step();
-        self.world.lock().meta_at.clone()
+        Ok(self.world.lock().meta_at.clone())
     }
 
     fn meta_opening(&self, server: &ServerName) -> Result<()> {

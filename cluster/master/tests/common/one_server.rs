@@ -51,8 +51,8 @@ impl RegionServers for OneServer {
 }
 
 impl MasterCoordination for OneServer {
-    fn meta_last(&self) -> Option<ServerName> {
-        None
+    fn meta_last(&self) -> Result<Option<ServerName>> {
+        Ok(None)
     }
 
     fn meta_opening(&self, _: &ServerName) -> Result<()> {

@@ -202,8 +202,8 @@ impl RegionServers for OneServer {
 
 /// The process tells clients where everything is when it serves.
 impl MasterCoordination for OneServer {
-    fn meta_last(&self) -> Option<ServerName> {
-        None
+    fn meta_last(&self) -> Result<Option<ServerName>> {
+        Ok(None)
     }
 
     fn meta_opening(&self, _server: &ServerName) -> Result<()> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use halcyon_cell::{Error, ErrorKind};
 use halcyon_contract::{MasterCoordination, RegionServers};
 use halcyon_coord::{ClusterView, Seen};
 use halcyon_master::{Master, Noticed, Timelines};
@@ -33,9 +34,17 @@ pub struct Znodes {
 }
 
 impl MasterCoordination for Znodes {
-    fn meta_last(&self) -> Option<ServerName> {
-        let locations = self.view.meta.present().unwrap_or_default();
-        locations.into_iter().find(|location| location.replica == 0).map(|location| location.server)
+    fn meta_last(&self) -> halcyon_cell::Result<Option<ServerName>> {
+        let seen = self.view.meta.seen();
+        if seen == Seen::Absent {
+            return Ok(None);
+        }
+        // Garbage may be put right, and so is tried again.
+        let locations = seen
+            .get("znode of hbase:meta")
+            .map_err(|error| Error::new(ErrorKind::Busy, error.to_string()))?;
+        let first = locations.iter().find(|location| location.replica == 0);
+        Ok(first.map(|location| location.server.clone()))
     }
 
     fn meta_opening(&self, server: &ServerName) -> halcyon_cell::Result<()> {
