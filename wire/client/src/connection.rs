@@ -340,15 +340,21 @@ fn parse(
     Ok((id, Ok(Answer { message, cells })))
 }
 
+/// Calls have the numbers from 0 on. A server writes a negative one (-1 and others, HBase: `RpcServer`) where it answers the
+/// connection itself.
+fn is_of_no_call(id: u32) -> bool {
+    id > i32::MAX as u32
+}
+
 impl Shared {
-    /// Hands an answer to its call; the caller may have given up.
+    /// Hands an answer to its call. An answer without one is dropped: its caller has given up, and what it says is of no
+    /// other call. An exception of no call refuses the connection.
     fn finish(&self, id: u32, answer: Result<Answer, ClientError>) {
         let call = self.state.lock().calls.remove(&id);
         match (call, answer) {
             (Some(call), answer) => drop(call.send(answer)),
-            // Told to nobody in particular: the server refuses the connection.
-            (None, Err(error)) => self.end(error),
-            (None, Ok(_)) => {}
+            (None, Err(error)) if is_of_no_call(id) => self.end(error),
+            (None, _) => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_client::{ClientError, ConnectOptions, Connection, Registry, cluster_id};
 use halcyon_env::SystemClock;
@@ -10,6 +11,8 @@ use halcyon_proto::pb;
 use halcyon_rpc::{
     Call, CellBlock, Codec, Compressor, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services,
 };
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Echo;
 
@@ -126,4 +129,86 @@ async fn the_registry_is_asked() {
     assert_eq!(registry.cluster_id().await.unwrap(), "c");
     assert_eq!(registry.active_master().await.unwrap().to_string(), "m,16000,5");
     assert!(registry.region_servers().await.is_err());
+}
+
+/// Takes one connection, and answers when and what a test says.
+struct ByHand(tokio::net::TcpStream);
+
+impl ByHand {
+    /// The connection, and a client's end of it.
+    async fn connect() -> (ByHand, Connection) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = ConnectOptions::new("AdminService");
+        let connected = Connection::connect(listener.local_addr().unwrap(), &options).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 6]).await.unwrap();
+        let mut server = ByHand(stream);
+        server.frame().await;
+        (server, connected)
+    }
+
+    async fn frame(&mut self) -> Bytes {
+        let mut frame = vec![0; self.0.read_u32().await.unwrap() as usize];
+        self.0.read_exact(&mut frame).await.unwrap();
+        frame.into()
+    }
+
+    async fn next_id(&mut self) -> u32 {
+        pb::RequestHeader::decode_length_delimited(self.frame().await).unwrap().call_id()
+    }
+
+    /// An exception of this class, or a message.
+    async fn answer(&mut self, id: u32, said: Result<&str, &str>) {
+        let exception = said.err().map(|class| pb::ExceptionResponse {
+            exception_class_name: Some(format!("org.apache.hadoop.hbase.{class}")),
+            ..Default::default()
+        });
+        let header = pb::ResponseHeader { call_id: Some(id), exception, ..Default::default() };
+        let mut answer = header.encode_length_delimited_to_vec();
+        if let Ok(text) = said {
+            answer.extend(message(text).encode_length_delimited_to_vec());
+        }
+        self.0.write_u32(answer.len() as u32).await.unwrap();
+        self.0.write_all(&answer).await.unwrap();
+    }
+}
+
+/// A server stood still. The answer to a call that was given up meanwhile, `NotServingRegionException` for its region, became the
+/// answer of all other calls of the connection: a master took it for the close of another region, and opened that a second time.
+#[tokio::test]
+async fn a_late_exception_is_of_no_other_call() {
+    let (mut server, connection) = ByHand::connect().await;
+    let param = message("");
+    let time = Duration::from_millis(100);
+    let given_up = connection.call_with_cells("GetRegionInfo", &param, None, Some(time)).await.unwrap_err();
+    assert!(
+        matches!(&given_up, ClientError::Io(e) if e.kind() == std::io::ErrorKind::TimedOut),
+        "{given_up}"
+    );
+    let serving = async {
+        let (late, under_way) = (server.next_id().await, server.next_id().await);
+        server.answer(late, Err("NotServingRegionException")).await;
+        server.answer(late, Ok("twice")).await;
+        server.answer(under_way, Ok("mine")).await;
+    };
+    let (answer, ()) = tokio::join!(connection.call::<pb::ClusterId>("Echo", &param), serving);
+    assert_eq!(answer.unwrap().cluster_id, "mine");
+    assert!(!connection.has_ended());
+}
+
+/// HBase answers a connection that it refuses with an exception of call -1, or of another negative one.
+#[tokio::test]
+async fn an_exception_of_no_call_ends_the_connection() {
+    for number in [-1_i32, -33, i32::MIN] {
+        let (mut server, connection) = ByHand::connect().await;
+        let serving = async {
+            server.next_id().await;
+            server.answer(number as u32, Err("security.AccessDeniedException")).await;
+        };
+        let param = message("");
+        let (answer, ()) = tokio::join!(connection.call::<pb::ClusterId>("Echo", &param), serving);
+        assert!(answer.unwrap_err().is_exception("AccessDeniedException"), "{number}");
+        let later = connection.call::<pb::ClusterId>("Echo", &param).await.unwrap_err();
+        assert!(later.is_exception("AccessDeniedException"), "{number}");
+    }
 }
