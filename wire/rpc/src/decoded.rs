@@ -70,11 +70,25 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| {
     Types::of(&files.expect("they were written when the program was built"))
 });
 
-/// What the message of a call becomes, in bytes, beside its own. 0 of a method that no service of HBase has.
-pub fn decoded_bytes(head: &CallHead<'_>) -> usize {
+/// What the message of a call becomes, in bytes, beside its own. 0 of a method that no service of HBase has. What is more than
+/// `max` is refused, and is not counted to its end: an event loop has better to do.
+pub fn decoded_bytes(head: &CallHead<'_>, max: usize) -> usize {
     match TYPES.of_method(head.method) {
-        Some(at) => TYPES.made_of(at, head.param, 0),
+        Some(at) => TYPES.made_of(at, head.param, Limits { depth: DEPTH_MAX, bytes: max }),
         None => 0,
+    }
+}
+
+/// How far a message is looked at.
+#[derive(Clone, Copy)]
+struct Limits {
+    depth: usize,
+    bytes: usize,
+}
+
+impl Limits {
+    fn of_part(self) -> Limits {
+        Limits { depth: self.depth - 1, ..self }
     }
 }
 
@@ -182,42 +196,52 @@ impl Types {
     }
 
     /// What is made of a message beside the place for the message itself.
-    fn made_of(&self, at: usize, message: &[u8], depth: usize) -> usize {
+    fn made_of(&self, at: usize, message: &[u8], limits: Limits) -> usize {
         let this = &self.types[at];
         if !this.makes || message.is_empty() {
             return 0;
         }
-        if depth >= DEPTH_MAX {
+        if limits.depth == 0 {
             return message.len().saturating_mul(WORST_PER_BYTE);
         }
         let (mut made, mut counts) = (0usize, [0usize; LISTS_MAX]);
         for (number, value) in Fields(message) {
             let field = usize::try_from(number).ok().and_then(|number| this.fields.get(number));
             made = made.saturating_add(match (field, value) {
-                (Some(&Content::Part(part)), Value::Bytes(bytes)) => self.made_of(part, bytes, depth + 1),
+                (Some(&Content::Part(part)), Value::Bytes(bytes)) => {
+                    self.made_of(part, bytes, limits.of_part())
+                }
                 (Some(&Content::Boxed(part)), Value::Bytes(bytes)) => {
-                    self.types[part].bytes.saturating_add(self.made_of(part, bytes, depth + 1))
+                    self.types[part].bytes.saturating_add(self.made_of(part, bytes, limits.of_part()))
                 }
                 (Some(&Content::List(list, element)), value) => {
-                    let (count, made) = self.elements(element, value, depth);
+                    let (count, made) = self.elements(element, value, limits);
                     counts[list] = counts[list].saturating_add(count);
+                    if counts[list].saturating_mul(this.lists[list]) > limits.bytes {
+                        return usize::MAX;
+                    }
                     made
                 }
                 _ => 0,
             });
+            if made > limits.bytes {
+                return made;
+            }
         }
         for (&count, &bytes) in counts.iter().zip(&this.lists) {
             made = made.saturating_add(capacity(count, bytes).saturating_mul(bytes));
         }
-        made.saturating_add(this.within.as_ref().map_or(0, |within| self.made_within(within, message, depth)))
+        made.saturating_add(
+            this.within.as_ref().map_or(0, |within| self.made_within(within, message, limits)),
+        )
     }
 
     /// How many elements of a list a value is, and what they make beside their places in it.
-    fn elements(&self, element: Element, value: Value<'_>, depth: usize) -> (usize, usize) {
+    fn elements(&self, element: Element, value: Value<'_>, limits: Limits) -> (usize, usize) {
         match (element, value) {
             (Element::Bytes, Value::Bytes(_)) => (1, 0),
             (Element::Text, Value::Bytes(text)) => (1, text.len()),
-            (Element::Message(part), Value::Bytes(bytes)) => (1, self.made_of(part, bytes, depth + 1)),
+            (Element::Message(part), Value::Bytes(bytes)) => (1, self.made_of(part, bytes, limits.of_part())),
             (Element::Fixed(of), Value::Bytes(packed)) => (packed.len() / of, 0),
             (Element::Varint, Value::Bytes(packed)) => {
                 (packed.iter().filter(|byte| **byte < 0x80).count(), 0)
@@ -228,7 +252,7 @@ impl Types {
     }
 
     /// What is made of the message that this one holds as bytes.
-    fn made_within(&self, within: &Within, message: &[u8], depth: usize) -> usize {
+    fn made_within(&self, within: &Within, message: &[u8], limits: Limits) -> usize {
         let last = |wanted: u64| {
             let values = Fields(message).filter_map(|(number, value)| match value {
                 Value::Bytes(bytes) if number == wanted => Some(bytes),
@@ -236,8 +260,9 @@ impl Types {
             });
             values.last().unwrap_or_default()
         };
-        let made_of =
-            |at: usize, bytes: &[u8]| self.types[at].bytes.saturating_add(self.made_of(at, bytes, depth + 1));
+        let made_of = |at: usize, bytes: &[u8]| {
+            self.types[at].bytes.saturating_add(self.made_of(at, bytes, limits.of_part()))
+        };
         match within {
             Within::Filter => {
                 let name = last(1).strip_prefix(FILTER_PACKAGE).and_then(|name| str::from_utf8(name).ok());

@@ -232,9 +232,10 @@ pub trait Service: Send + Sync {
     }
 
     /// What the message of a call becomes when it is decoded, in bytes. Asked of long messages, and of shorter ones when much
-    /// waits; room for so much is kept before the call is handed out. Quick, as [`Service::class`].
-    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
-        decoded_bytes(head)
+    /// waits; room for so much is kept before the call is handed out. What is more than `max` is not counted to its end. Quick,
+    /// as [`Service::class`].
+    fn decoded_bytes(&self, head: &CallHead<'_>, max: usize) -> usize {
+        decoded_bytes(head, max)
     }
 
     fn call(&self, call: Call) -> Outcome;

@@ -11,6 +11,7 @@ use common::{Client, eventually, header, opening, request, start};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use halcyon_cell::Cell;
+use halcyon_proto::pb;
 use halcyon_rpc::{CallClass, CellBlock, Codec, Compressor, QueueLimits, RpcServer, RpcSettings};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
@@ -198,6 +199,47 @@ async fn beginnings_of_frames_are_counted_from_the_first_byte() {
     assert_eq!(server.queues().arriving_bytes(), 32 << 10);
     drop(clients);
     eventually("all is given back", || server.queues().arriving_bytes() == 0).await;
+}
+
+/// Attributes of two bytes each became two megabytes for each connection, for as long as it was open.
+#[tokio::test]
+async fn what_connections_say_of_themselves_has_room() {
+    let (server, _service) = start(limited(1 << 20)).await;
+    let mut said = header(None, None);
+    said.attribute = vec![pb::NameBytesPair::default(); 200];
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::raw(&server).await;
+        client.send(&opening(&said)).await;
+        is_served(&mut client, 1).await;
+        clients.push(client);
+    }
+    // 32 KiB for one peer, and 56 bytes for each attribute.
+    let mut third = Client::raw(&server).await;
+    third.send(&opening(&said)).await;
+    third.expect_close().await;
+    is_served(&mut Client::open(&server).await, 2).await;
+    drop(clients);
+    eventually("all is given back", || server.queues().arriving_bytes() == 0).await;
+    let mut again = Client::raw(&server).await;
+    again.send(&opening(&said)).await;
+    is_served(&mut again, 3).await;
+}
+
+/// The attributes of one request took all memory before its class was known.
+#[tokio::test]
+async fn a_header_without_end_is_refused_and_the_connection_goes_on() {
+    let (server, service) = start(limited(64 << 20)).await;
+    let mut client = Client::open(&server).await;
+    let header = [&[0x08, 0x05][..], &[0x42, 0].repeat(1 << 20)].concat();
+    let mut frame = Vec::new();
+    prost::encoding::encode_varint(header.len() as u64, &mut frame);
+    frame.extend_from_slice(&header);
+    client.send(&[&(frame.len() as u32).to_be_bytes()[..], &frame].concat()).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.header.call_id, answer.exception().0), (Some(5), DO_NOT_RETRY));
+    assert!(service.seen.lock().is_empty());
+    is_served(&mut client, 6).await;
 }
 
 /// Large frames that never end kept a class full for as long as their connections stayed.

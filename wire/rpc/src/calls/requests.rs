@@ -253,12 +253,12 @@ impl Calls {
         let head = CallHead { method: &call.method, priority: call.priority, param: &call.param };
         // Terms have the attributes again.
         let of_attributes = call.attributes.capacity() * size_of::<pb::NameBytesPair>() * 2;
-        let bytes = self.agreed.service.decoded_bytes(&head).saturating_add(of_attributes);
+        let shared = &self.task.shared;
+        let bytes_max = shared.settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max);
+        let bytes = self.agreed.service.decoded_bytes(&head, bytes_max).saturating_add(of_attributes);
         if bytes <= CALL_BYTES {
             return Ok(None);
         }
-        let shared = &self.task.shared;
-        let bytes_max = shared.settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max);
         let charge = (bytes <= bytes_max).then(|| shared.charge(call.class, &self.task.place, bytes));
         charge.flatten().map(Some).ok_or(NoMemory)
     }

@@ -8,7 +8,7 @@ const SERVICES: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../base/proto/services/services.proto"));
 
 fn decoded(method: &str, param: &[u8]) -> usize {
-    decoded_bytes(&CallHead { method, priority: 0, param })
+    decoded_bytes(&CallHead { method, priority: 0, param }, usize::MAX)
 }
 
 /// A field of bytes.
@@ -190,6 +190,20 @@ fn calls_of_honest_clients_are_seen_for_what_they_are() {
     let made = 4 * (size_of::<ColumnValue>() + size_of::<QualifierValue>());
     assert_eq!(decoded("Mutate", &call.encode_to_vec()), made, "its value stays where it is");
     assert_eq!(decoded("NoSuchMethod", &empty(1, 1_000)), 0, "nothing is decoded");
+}
+
+/// Counting a message of a hundred megabytes to its end was as long as receiving it.
+#[test]
+fn what_is_refused_is_not_counted_to_its_end() {
+    let get = field(2, &empty(2, 1_000_000));
+    let head = CallHead { method: "Get", priority: 0, param: &get };
+    assert_eq!(decoded_bytes(&head, 1 << 20), usize::MAX);
+    let whole = decoded_bytes(&head, usize::MAX);
+    assert_eq!(whole, (1 << 20) * size_of::<pb::Column>());
+    assert_eq!(decoded_bytes(&head, whole), whole);
+    let values = field(2, &field(3, &field(2, b"")).repeat(100_000));
+    let head = CallHead { method: "Mutate", priority: 0, param: &values };
+    assert!((1 << 20..2 << 20).contains(&decoded_bytes(&head, 1 << 20)), "lists of lists");
 }
 
 #[test]

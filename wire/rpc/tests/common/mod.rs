@@ -82,7 +82,7 @@ impl Service for TestService {
     }
 
     /// Each two bytes of a batch of `Replicate` are an entry of a log.
-    fn decoded_bytes(&self, head: &CallHead<'_>) -> usize {
+    fn decoded_bytes(&self, head: &CallHead<'_>, _max: usize) -> usize {
         if head.method == "Replicate" { head.param.len() / 2 * size_of::<pb::WalEntry>() } else { 0 }
     }
 
