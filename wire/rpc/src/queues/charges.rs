@@ -7,6 +7,9 @@ use super::wanting::IDLE_SHARE;
 use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, Share, take_off};
 use crate::peers::{Peer, fair_max};
 
+/// With a batch of replication that is larger than its class, all requests have at most this part of their memory.
+const BORROWED_PART: usize = 4;
+
 /// Room in the memory for requests, until dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
@@ -101,7 +104,14 @@ impl Charge {
         let is_alone = self.was_alone || others_before <= self.beside;
         let all_but_little = fair_max(of_class, 0, IDLE_SHARE);
         let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= all_but_little;
-        let fits = is_alone || is_first || {
+        // Batches of replication are often larger than their class, and the same batch comes again until it is taken: on a
+        // server that is never idle it would come for ever.
+        let is_of_idle = class == CallClass::Replication
+            && own_before == self.bytes
+            && others_before.saturating_add(self.bytes).saturating_add(bytes)
+                <= queues.limits.request_bytes_max / BORROWED_PART
+            && !queues.is_wanted_beside(class, &self.peer, share);
+        let fits = is_alone || is_first || is_of_idle || {
             // What the peer has waiting is not its neighbours'. Counters that are read one after the other may disagree for
             // a moment.
             let waiting = self.peer.waiting_bytes[class.index()].load(Ordering::Relaxed);
@@ -248,6 +258,28 @@ mod tests {
         assert!(more.is_none(), "what another has waiting counts");
         queues.end_wait(CallClass::Write, frame_bytes, &other);
         drop(held);
+        assert_eq!(queues.request_bytes(), 0);
+    }
+
+    /// A batch of replication found room on an idle server only, and a server with clients is never idle.
+    #[test]
+    fn a_batch_of_replication_has_what_is_idle_of_other_classes() {
+        let queues = Queues::new(QueueLimits::new(1 << 20, 16 << 20));
+        let (source, other) = (peer(), peer());
+        queues.begin_wait(CallClass::Write, (1 << 20) - CALL_BYTES, &other);
+        let charge = |peer, bytes| queues.charge(CallClass::Replication, peer, HALF, bytes);
+        assert!(charge(&source, 4 << 20).is_none(), "a quarter of all with what others have");
+        let mut batch = charge(&source, 2 << 20).expect("the class has 1 MiB, and others leave more");
+        assert!(batch.grow(HALF, 1 << 20) && !batch.grow(HALF, 1));
+        assert!(charge(&source, 1).is_none(), "one at a time");
+        drop(batch);
+        assert!(
+            queues.charge(CallClass::Scan, &source, HALF, 3 << 20).is_none(),
+            "other classes have theirs"
+        );
+        queues.note_refused(CallClass::Replication, &other, 2, 0);
+        assert!(charge(&source, 2 << 20).is_none(), "another source waits for the class");
+        queues.end_wait(CallClass::Write, (1 << 20) - CALL_BYTES, &other);
         assert_eq!(queues.request_bytes(), 0);
     }
 
