@@ -5,13 +5,16 @@ use halcyon_client::ClientError;
 use halcyon_contract::remote_procedures::IS_CLOSING;
 use halcyon_proto::pb;
 use halcyon_rpc::ExceptionClass;
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName};
 
 /// The answer to a report of a dead server, which ends by it.
 pub(crate) const YOU_ARE_DEAD: ExceptionClass = of_start("org.apache.hadoop.hbase.YouAreDeadException");
 /// The answer to a server whose clock differs by too much, which ends by it.
 pub(crate) const CLOCK_OUT_OF_SYNC: ExceptionClass =
     of_start("org.apache.hadoop.hbase.ClockOutOfSyncException");
+
+const NOT_SERVING: &str = "NotServingRegionException";
+const MOVED: &str = "RegionMovedException";
 
 /// Text of an exception that is kept and logged.
 const TEXT_BYTES_MAX: usize = 2_000;
@@ -78,10 +81,27 @@ pub(crate) fn not_permanent(error: Error) -> Error {
     }
 }
 
-/// Whether a call says that the region is not open there and is not on its way to be closed.
-pub(crate) fn is_not_serving(error: &ClientError) -> bool {
+/// Whether a call says that this region is not open there and is not on its way to be closed. What is said of another region does
+/// not count.
+pub(crate) fn is_not_serving(error: &ClientError, region: &RegionInfo) -> bool {
     let Some(exception) = error.remote() else { return false };
-    is_moved(exception.simple_class()) && !exception.message().contains(IS_CLOSING)
+    let message = exception.message();
+    exception.simple_class() == NOT_SERVING && !message.contains(IS_CLOSING) && names(message, region)
+}
+
+/// Whether a call says that a region is open elsewhere. The text does not say which region.
+pub(crate) fn has_moved(error: &ClientError) -> bool {
+    error.remote().is_some_and(|exception| exception.simple_class() == MOVED)
+}
+
+/// Whether a text is of this region. Names of regions end with the encoded name, except those of hbase:meta, with which the text begins
+/// (HBase: `HRegionServer.getRegionByEncodedName`).
+fn names(message: &str, region: &RegionInfo) -> bool {
+    let encoded = region.encoded_name();
+    let first = message.split(' ').next().unwrap_or_default();
+    first.as_bytes() == &region.region_name()[..]
+        || first == encoded
+        || message.contains(&format!(".{encoded}."))
 }
 
 /// Whether a server refused a request for what it says, so that it would refuse it again.
@@ -111,7 +131,7 @@ pub(crate) fn not_online(server: &ServerName) -> Error {
 }
 
 fn is_moved(simple_class: &str) -> bool {
-    matches!(simple_class, "NotServingRegionException" | "RegionMovedException")
+    matches!(simple_class, NOT_SERVING | MOVED)
 }
 
 fn kind_of(simple_class: &str, do_not_retry: bool) -> ErrorKind {
@@ -137,7 +157,9 @@ fn kind_of(simple_class: &str, do_not_retry: bool) -> ErrorKind {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use halcyon_client::RemoteException;
+    use halcyon_schema::TableName;
 
     use super::*;
 
@@ -173,12 +195,35 @@ mod tests {
         assert_eq!(of_procedure(&server, None).error.kind(), ErrorKind::Io);
     }
 
+    fn region(start: &'static str) -> RegionInfo {
+        RegionInfo::new(TableName::parse(b"t").unwrap(), start.into(), Bytes::new(), 3)
+    }
+
     #[test]
     fn a_region_that_is_closing_is_not_closed() {
-        assert!(is_not_serving(&remote("NotServingRegionException", "t is not online on h,1,2", false)));
-        assert!(!is_not_serving(&remote("NotServingRegionException", "t is closing", false)));
-        assert!(!is_not_serving(&remote("exceptions.RegionOpeningException", "t is opening", false)));
-        assert!(!is_not_serving(&ClientError::Closed));
+        let region = region("a");
+        let of = |class: &str, what: &str| remote(class, &format!("{region} {what}"), false);
+        assert!(is_not_serving(&of("NotServingRegionException", "is not online on h,1,2"), &region));
+        assert!(!is_not_serving(&of("NotServingRegionException", "is closing"), &region));
+        assert!(!is_not_serving(&of("exceptions.RegionOpeningException", "is opening"), &region));
+        assert!(!is_not_serving(&ClientError::Closed, &region));
+    }
+
+    #[test]
+    fn what_is_said_of_another_region_is_not_of_this_one() {
+        let (meta, replica) = (RegionInfo::meta(), RegionInfo::meta().replica(1));
+        let regions = [region("a"), region("b"), region("a").replica(1), region("a b"), meta, replica];
+        for said_of in &regions {
+            let name = String::from_utf8(said_of.region_name().to_vec()).unwrap();
+            let said = remote("NotServingRegionException", &format!("{name} is not online on h,1,2"), false);
+            for region in &regions {
+                assert_eq!(is_not_serving(&said, region), said_of == region, "{said_of} {region}");
+            }
+            let encoded = said_of.encoded_name();
+            let said =
+                remote("NotServingRegionException", &format!("{encoded} is not online on h,1,2"), false);
+            assert!(is_not_serving(&said, said_of));
+        }
     }
 
     #[test]

@@ -205,9 +205,15 @@ impl RemoteServer {
         }
     }
 
-    /// Whether the server says that it does not have the region. A server that does not answer may have it.
+    /// Whether the server says that it does not have the region. A server that does not answer may have it. That a region has moved
+    /// must be said twice: the text names no region.
     fn is_closed(&self, region: &RegionInfo) -> bool {
-        self.ask_for(region).is_err_and(|error| errors::is_not_serving(&error))
+        let Err(said) = self.ask_for(region) else { return false };
+        errors::is_not_serving(&said, region)
+            || errors::has_moved(&said)
+                && self
+                    .ask_for(region)
+                    .is_err_and(|again| errors::is_not_serving(&again, region) || errors::has_moved(&again))
     }
 
     /// Whether the server says that it serves the region.

@@ -320,6 +320,37 @@ fn a_close_without_a_report_is_found_by_asking() {
     in_time(&closed).unwrap();
 }
 
+/// A server stood still while two regions were being closed. The question for the first was given up; its answer, "not online", came
+/// late and counted for the second as well, which was opened elsewhere while the server still took writes for it.
+#[test]
+fn a_late_answer_for_one_region_closes_no_other() {
+    let call_timeout = Duration::from_millis(300);
+    let master = Master::with(ServersSettings { call_timeout, ..settings() });
+    let server = FakeServer::new(&master);
+    let set = |start, is, after_ms| {
+        let name = region(start).region_name().clone();
+        server.shared.slow_regions.lock().unwrap().insert(name, (is, Duration::from_millis(after_ms)));
+    };
+    set("a", not_serving(), 400);
+    set("b", Region::Open, 250);
+    let close = |start| {
+        let closing = api(&master, &server);
+        let closed = beside(move || closing.close_region(&close_request(&region(start))));
+        server.next_orders();
+        closed
+    };
+    let (first, second) = (close("a"), close("b"));
+    let asked = || server.shared.regions_asked.lock().unwrap().len();
+    wait_until("both are asked for again and again", || asked() >= 24);
+    assert!(first.try_recv().is_err(), "no answer came in time");
+    assert!(second.try_recv().is_err(), "the server said that it serves the region");
+    set("a", not_serving(), 0);
+    in_time(&first).unwrap();
+    assert!(second.try_recv().is_err());
+    set("b", Region::Fails(&exceptions::REGION_MOVED, "Region moved to: hostname=h port=1 startCode=2."), 0);
+    in_time(&second).unwrap();
+}
+
 /// A report of an earlier close, whose answer was lost, must not end the close of a region that was opened again.
 #[test]
 fn a_repeated_report_of_an_earlier_close_ends_nothing() {

@@ -14,9 +14,7 @@ use halcyon_contract::{Assignments, RegionServerStatus, RegionStateTransition, U
 use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
-use halcyon_rpc::{
-    Call, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services, exceptions,
-};
+use halcyon_rpc::{Call, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use halcyon_servers::{Servers, ServersSettings};
 use prost::Message;
@@ -177,6 +175,8 @@ fn serve<const N: usize>(runtime: &Runtime, services: [(&'static str, Arc<dyn Se
 #[derive(Clone)]
 pub enum Region {
     Open,
+    /// The answer names the region that was asked for.
+    NotServing,
     Fails(&'static halcyon_rpc::ExceptionClass, &'static str),
 }
 
@@ -193,6 +193,8 @@ pub struct Shared {
     /// Errors of the next `ExecuteProcedures`.
     pub refusals: Mutex<VecDeque<RpcError>>,
     pub region: Mutex<Option<Region>>,
+    /// What it answers for a region of this name, and after which time.
+    pub slow_regions: Mutex<BTreeMap<Bytes, (Region, Duration)>>,
     pub regions_asked: Mutex<Vec<pb::GetRegionInfoRequest>>,
     pub warmed_up: Mutex<Vec<RegionInfo>>,
     /// By row, family and qualifier.
@@ -241,11 +243,27 @@ fn check_epoch(call: &Call) -> Result<(), RpcError> {
 
 impl Service for Admin {
     fn call(&self, call: Call) -> Outcome {
-        Outcome::Ready(check_epoch(&call).and_then(|()| self.answer(&call)))
+        let answer = check_epoch(&call).and_then(|()| self.answer(&call));
+        match self.delay(&call).filter(|delay| !delay.is_zero()) {
+            None => Outcome::Ready(answer),
+            Some(delay) => Outcome::Later(Box::pin(async move {
+                tokio::time::sleep(delay).await;
+                answer
+            })),
+        }
     }
 }
 
 impl Admin {
+    fn delay(&self, call: &Call) -> Option<Duration> {
+        if call.method != "GetRegionInfo" {
+            return None;
+        }
+        let request = pb::GetRegionInfoRequest::decode(call.param.clone()).ok()?;
+        let slow = self.0.slow_regions.lock().unwrap();
+        slow.get(&request.region.value).map(|(_, delay)| *delay)
+    }
+
     fn answer(&self, call: &Call) -> Result<Reply, RpcError> {
         match call.method.as_str() {
             "ExecuteProcedures" => {
@@ -259,8 +277,15 @@ impl Admin {
             }
             "GetRegionInfo" => {
                 let request = pb::GetRegionInfoRequest::decode(call.param.clone()).unwrap();
+                let name = request.region.value.clone();
                 self.0.regions_asked.lock().unwrap().push(request);
-                match self.0.region.lock().unwrap().clone().unwrap_or(Region::Open) {
+                let slow = self.0.slow_regions.lock().unwrap().get(&name).map(|(region, _)| region.clone());
+                let region_is = slow.or_else(|| self.0.region.lock().unwrap().clone());
+                match region_is.unwrap_or(Region::Open) {
+                    Region::NotServing => {
+                        let text = format!("{} is not online on h,1,2", name.escape_ascii());
+                        Err(RpcError::not_serving_region(text))
+                    }
                     Region::Fails(class, message) => Err(RpcError::new(class, message)),
                     Region::Open => Ok(Reply::message(&pb::GetRegionInfoResponse {
                         region_info: region("").to_pb(),
@@ -470,5 +495,5 @@ pub fn busy(text: &str) -> Error {
 }
 
 pub fn not_serving() -> Region {
-    Region::Fails(&exceptions::NOT_SERVING_REGION, "t,,3.x. is not online on h,1,2")
+    Region::NotServing
 }
