@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::chore::{Chore, Pauses};
 use crate::descriptors::list;
-use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
+use crate::procedure::{CleanRegions, DeleteSnapshot, Engine};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
@@ -121,8 +121,8 @@ impl Shared {
         for info in snapshot::list_infos(&self.core)? {
             if snapshot::is_expired(&info, now_ms) {
                 info!(snapshot = info.name, ttl_s = info.ttl(), "a snapshot's time to live is over");
-                let delete = DeleteSnapshot::expired(info.name);
-                drop(self.engine.submit(Box::new(delete), Submission::default()));
+                let key = format!("delete snapshot {}", info.name);
+                self.engine.propose(key, Box::new(DeleteSnapshot::expired(info.name)));
             }
         }
         Ok(())
@@ -260,7 +260,7 @@ pub(crate) fn scan_catalog(core: &MasterState, engine: &Engine) -> Result<Option
     let mut count = 0;
     for (table, regions) in janitor::unused(core)? {
         count += regions.len();
-        drop(engine.submit(Box::new(CleanRegions::new(table, regions)), Submission::default()));
+        engine.propose(format!("clean {table}"), Box::new(CleanRegions::new(table, regions)));
     }
     Ok(Some(count))
 }

@@ -414,8 +414,9 @@ impl RegionServerStatus for Master {
             // Checked like a client's request when its turn comes.
             RegionStateTransition::ReadyToSplit { parent, split_row } => {
                 if self.core.switches.lock().get(Switch::Split) {
-                    let split = SplitRegion::new(parent, Some(split_row));
-                    drop(self.engine.submit(Box::new(split), Submission::default()));
+                    // A server proposes it again until the region is split.
+                    let key = format!("split {}", parent.encoded_name());
+                    self.engine.propose(key, Box::new(SplitRegion::new(parent, Some(split_row))));
                 }
             }
         }

@@ -323,3 +323,28 @@ fn a_refusal_that_may_pass_is_not_repeated_to_the_same_nonce() {
     assert!(error.message.contains("t"), "{error:?}");
     assert_eq!(c.state("t"), None);
 }
+
+/// A server proposes each five seconds to split a region that is too large. While its table was locked, the proposals filled the queue, and
+/// other requests were refused.
+#[test]
+fn what_is_proposed_again_waits_once() {
+    use halcyon_contract::{RegionServerStatus as _, RegionStateTransition};
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+    let locks = halcyon_master::LockService::new(c.master.clone());
+    let request = pb::LockRequest {
+        lock_type: pb::LockType::Exclusive as i32,
+        table_name: Some(name("t").to_pb()),
+        description: Some("why".to_string()),
+        ..Default::default()
+    };
+    let _: pb::LockResponse = answer(&locks, "RequestLock", &request).unwrap();
+    let server = halcyon_schema::ServerName::new("127.0.0.1", 16020, 1);
+    for parent in c.regions("t").iter().cycle().take(20) {
+        let transition =
+            RegionStateTransition::ReadyToSplit { parent: parent.clone(), split_row: "x".into() };
+        c.master.report_region_state_transition(&server, transition);
+    }
+    let splits = |c: &Cluster| c.master.procedures().iter().filter(|it| it.name.starts_with("Split")).count();
+    assert_eq!(splits(&c), 2, "{:?}", c.master.procedures());
+}

@@ -123,6 +123,7 @@ impl Engine {
             results: Results::new(keep_ms, core.settings.results_max),
             times: TimesByKind::default(),
             nonces: HashMap::new(),
+            proposed: HashMap::new(),
             ids: record::reserve_ids(&core)?,
             stopping: false,
             limited_count: 0,
@@ -243,6 +244,22 @@ impl Engine {
         drop(state);
         self.shared.wake.notify_all();
         Ok(id)
+    }
+
+    /// Queues what a server or a chore proposes again and again, unless what it proposed under the same key has not ended. `key` says what
+    /// is to be done to what.
+    pub(crate) fn propose(&self, key: String, procedure: Box<dyn Procedure>) {
+        let state = &mut *self.shared.state.lock();
+        if state.proposed.contains_key(&key) {
+            return;
+        }
+        match self.shared.enqueue(state, procedure, Submission::default()) {
+            Ok(id) => {
+                state.proposed.insert(key, id);
+                self.shared.wake.notify_all();
+            }
+            Err(error) => info!(key, %error, "a proposal is refused"),
+        }
     }
 
     /// HBase's class of a procedure that has not ended.

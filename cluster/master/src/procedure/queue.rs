@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) results: Results,
     pub(super) times: TimesByKind,
     pub(super) nonces: HashMap<(u64, u64), u64>,
+    /// What was proposed and has not ended, by its key.
+    pub(super) proposed: HashMap<String, u64>,
     pub(super) ids: std::ops::Range<u64>,
     pub(super) stopping: bool,
     /// Procedures that count for the limit.
@@ -305,6 +307,7 @@ impl State {
         let view = self.views.remove(&id);
         self.limited_count -= usize::from(view.is_some_and(|view| view.is_limited));
         self.interrupts.remove(&id);
+        self.proposed.retain(|_, proposed| *proposed != id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();
         for sender in listeners.prepared {
             let _ = sender.send(if job.refused_by_result { Ok(id) } else { outcome.clone().map(|()| id) });

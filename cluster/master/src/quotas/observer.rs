@@ -366,7 +366,7 @@ impl Shared {
                 (true, false, Some(TableState::Disabled)) => Box::new(EnableTable { table: table.clone() }),
                 _ => continue,
             };
-            drop(self.engine.submit(order, Submission::default()));
+            self.engine.propose(format!("follow the quota of {table}"), order);
         }
     }
 
