@@ -67,7 +67,7 @@ impl Procedure for AssignRegions {
 
     fn locks(&self) -> Vec<Lock> {
         let regions = self.regions.iter().map(Lock::region);
-        Lock::table_shared(&self.table).into_iter().chain(regions).collect()
+        Lock::table_kept(&self.table).into_iter().chain(regions).collect()
     }
 
     fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {

@@ -56,6 +56,12 @@ impl Lock {
         locks
     }
 
+    /// As [`Lock::table_shared`] for what brings regions back. A namespace that has a table stays without a lock, and who changes one may
+    /// be waiting for just this region: that of `hbase:namespace`.
+    pub(crate) fn table_kept(table: &TableName) -> Vec<Lock> {
+        vec![Lock { resource: Resource::Table(table.clone()), shared: true }]
+    }
+
     /// To be taken beside [`Lock::table_shared`].
     pub(crate) fn region(region: &RegionInfo) -> Lock {
         Lock { resource: Resource::Region(region.encoded_name().to_string()), shared: false }

@@ -151,7 +151,11 @@ impl Procedure for TransitRegion {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table_shared(self.region.table()).into_iter().chain([Lock::region(&self.region)]).collect()
+        let of_table = match self.action {
+            RegionAction::Assign => Lock::table_kept(self.region.table()),
+            RegionAction::Unassign | RegionAction::Move => Lock::table_shared(self.region.table()),
+        };
+        of_table.into_iter().chain([Lock::region(&self.region)]).collect()
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
