@@ -216,6 +216,7 @@ impl ModifyTable {
         // edits of a family of the same name that was deleted are still in WALs.
         let reopens = self.plan.reopen_regions && entry.state == TableState::Enabled;
         if reopens {
+            core.check_none_recovers(&live)?;
             regions::close_only(core, &live, false)?;
         }
         let replication = entry.descriptor.region_replication();

@@ -227,6 +227,7 @@ impl ModifyTracker {
             (entry.descriptor, entry.descriptor_sequence) = (descriptor.clone(), sequence);
         });
         let live = core.locked_table(&self.table)?.live_regions();
+        core.check_none_recovers(&live)?;
         regions::close_only(core, &live, false)?;
         // A final error would end the procedure, and the table would stay between two trackers. The region may open later.
         regions::open(core, &descriptor, &live, None)

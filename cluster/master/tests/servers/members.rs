@@ -376,3 +376,64 @@ fn notes_of_deposed_servers_are_deleted_later() {
         }
     }
 }
+
+/// Kills a server with a WAL that no server can read; returns the name of that.
+fn dies_damaged(c: &Many, dead: &ServerName) -> String {
+    let wal = format!("{dead}.1");
+    c.servers.state.lock().damaged.insert(wal.clone());
+    c.servers.kill(dead);
+    c.master.recover_dead_servers();
+    wal
+}
+
+/// A change of namespace `hbase` held its lock and waited for `hbase:namespace`, and the opening of that waited for the lock.
+#[test]
+fn the_table_of_namespaces_opens_while_a_namespace_is_changed() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let has_it = |regions: &BTreeMap<String, RegionInfo>| {
+        regions.values().any(|region| region.table().to_string() == "hbase:namespace")
+    };
+    let (meta, at) = {
+        let state = c.servers.state.lock();
+        let at = state.online.iter().find(|(_, regions)| has_it(regions)).unwrap().0.clone();
+        (state.meta.clone().unwrap(), at)
+    };
+    assert_ne!(meta, at);
+    dies_damaged(&c, &at);
+    let mut descriptor = namespace("hbase");
+    descriptor.configuration = vec![pb::NameStringPair { name: "a".into(), value: "b".into() }];
+    let request = pb::ModifyNamespaceRequest { namespace_descriptor: descriptor, ..Default::default() };
+    let _: pb::ModifyNamespaceResponse = c.call("ModifyNamespace", &request);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!c.master.procedures().is_empty(), "it waits");
+    c.servers.state.lock().damaged.clear();
+    c.settles("t", 9);
+    c.quiet();
+    assert!(c.servers.state.lock().online.values().any(has_it));
+}
+
+/// An alteration closed all regions of its table, and then waited for one whose server was dead.
+#[test]
+fn a_table_stays_open_while_one_of_its_regions_is_recovered() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let dead = ordinary(&c);
+    let lost = c.servers.regions_at(&dead);
+    assert!(lost > 0);
+    dies_damaged(&c, &dead);
+    let altered = modify(&table("t", &["f"]).with("a", "b"));
+    let _: pb::ModifyTableResponse = c.call("ModifyTable", &altered);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(200) {
+        let state = c.servers.state.lock();
+        let open = state.online.values().flat_map(BTreeMap::values);
+        let open = open.filter(|region| region.table().to_string() == "t").count();
+        assert_eq!(open, 9 - lost, "those at live servers stay open");
+        drop(state);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    c.servers.state.lock().damaged.clear();
+    c.settles("t", 9);
+    c.quiet();
+}
