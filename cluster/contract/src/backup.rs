@@ -139,10 +139,25 @@ pub struct Backups {
 /// What WALs all directories of backups have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Boundaries {
-    /// By server (`host:port`): the highest number of a WAL that all directories have.
+    /// By server (`host:port`): the highest number of a WAL that all directories have, for all of their tables.
     by_server: BTreeMap<String, u64>,
-    /// When the newest backup of each directory began, of these the oldest. `None`: there are no backups.
-    oldest_start_ms: Option<u64>,
+    /// The same for a server that no backup names. `None`: there are no backups.
+    of_others: Option<u64>,
+}
+
+/// What WALs one directory has for one table.
+struct Held<'a> {
+    /// By server (`host:port`): the highest number of a WAL.
+    by_server: Option<&'a HashMap<String, u64>>,
+    /// The same for a server that is not named. It was gone before the backup, or joined after it. The number of a WAL is the time of its
+    /// creation, which tells one from the other.
+    of_others: u64,
+}
+
+impl Held<'_> {
+    fn boundary(&self, server: &str) -> u64 {
+        self.by_server.and_then(|named| named.get(server)).copied().unwrap_or(self.of_others)
+    }
 }
 
 impl Backups {
@@ -176,43 +191,62 @@ impl Backups {
     }
 
     /// Of each server (`host:port`) the highest number of a WAL that all directories of backups have (HBase:
-    /// `BackupLogCleaner.serverToPreservationBoundaryTs`).
+    /// `BackupLogCleaner.serverToPreservationBoundaryTs`, which looks at the directories and tables that name the server only).
     pub fn boundaries(&self) -> Boundaries {
+        let held = self.held();
+        let named = held.iter().filter_map(|held| held.by_server).flat_map(HashMap::keys);
+        let lowest = |server: &String| held.iter().map(|held| held.boundary(server)).min();
+        Boundaries {
+            by_server: named.filter_map(|server| Some((server.clone(), lowest(server)?))).collect(),
+            of_others: held.iter().map(|held| held.of_others).min(),
+        }
+    }
+
+    /// What the directories have, by the newest backup of each. That one names the WALs of its own tables, and repeats what the newest
+    /// backups of the others have named.
+    fn held(&self) -> Vec<Held<'_>> {
         let mut newest: HashMap<&str, &pb::BackupInfo> = HashMap::new();
+        let mut started: HashMap<(&str, String), u64> = HashMap::new();
         for info in &self.completed {
             let known = newest.entry(info.backup_root_dir()).or_insert(info);
             if known.start_ts() < info.start_ts() {
                 *known = info;
             }
-        }
-        let mut boundaries = BTreeMap::new();
-        for servers in newest.values().flat_map(|info| info.table_set_timestamp.values()) {
-            for (server, number) in &servers.rs_timestamp {
-                let boundary = boundaries.entry(server.clone()).or_insert(*number);
-                *boundary = (*boundary).min(*number);
+            let tables = info.backup_table_info.iter().filter_map(|of_table| of_table.table_name.as_ref());
+            for table in tables.filter_map(|name| TableName::from_pb(name).ok()) {
+                let begun = started.entry((info.backup_root_dir(), table.to_string())).or_default();
+                *begun = info.start_ts().max(*begun);
             }
         }
-        let oldest_start_ms = newest.values().map(|info| info.start_ts()).min();
-        Boundaries { by_server: boundaries, oldest_start_ms }
+        let before = |start_ms: u64| start_ms.saturating_sub(CLOCKS_APART_MS_MAX);
+        let mut held = Vec::new();
+        for (root, info) in newest {
+            if info.table_set_timestamp.is_empty() {
+                held.push(Held { by_server: None, of_others: before(info.start_ts()) });
+            }
+            for (table, servers) in &info.table_set_timestamp {
+                let servers = &servers.rs_timestamp;
+                // The record of the table's own backup may be gone. What it had rolled is older than it was.
+                let rolled = || servers.values().min().copied().unwrap_or(info.start_ts());
+                let begun = started.get(&(root, table.clone())).copied().unwrap_or_else(rolled);
+                held.push(Held { by_server: Some(servers), of_others: before(begun) });
+            }
+        }
+        held
     }
 }
 
-/// Whether a WAL in `oldWALs` is still to be backed up. HBase keeps what it cannot read the name of; so does this.
-///
-/// A server without a boundary joined after the newest backup of some directory, or was gone before it. The number of a WAL is
-/// the time of its creation, which tells one from the other. (HBase 2.6.4 deletes the WALs of both.)
+/// Whether a WAL in `oldWALs` is still to be backed up. HBase keeps what it cannot read the name of; so does this. (HBase 2.6.4 deletes
+/// the WALs of a server that no backup names.)
 pub fn needs_wal(boundaries: &Boundaries, name: &str) -> bool {
-    let Some(oldest_start_ms) = boundaries.oldest_start_ms else { return false };
+    let Some(of_others) = boundaries.of_others else { return false };
     let name = name.strip_suffix(".meta").unwrap_or(name);
     let Some((server, number)) = name.rsplit_once('.') else { return true };
     let Ok(number) = number.parse::<u64>() else { return true };
     let server = server.replace("%2C", ",");
     let mut parts = server.split(',');
     let (Some(host), Some(port)) = (parts.next(), parts.next()) else { return true };
-    match boundaries.by_server.get(&format!("{host}:{port}")) {
-        Some(boundary) => number > *boundary,
-        None => number > oldest_start_ms.saturating_sub(CLOCKS_APART_MS_MAX),
-    }
+    number > boundaries.by_server.get(&format!("{host}:{port}")).copied().unwrap_or(of_others)
 }
 
 #[cfg(test)]
@@ -303,6 +337,46 @@ mod tests {
         let both =
             [all[0].clone(), all[1].clone(), later, info("/b", 4 * hour, Incremental, &[("h:1", 200)])];
         assert!(!needs_wal(&boundaries(&both), &wal(DAY + 2 * hour)), "both have it");
+    }
+
+    /// One directory had a backup after a server joined, so it alone was asked what is still needed of that server.
+    #[test]
+    fn a_directory_that_does_not_know_a_server_yet_needs_its_wals() {
+        use pb::BackupType::{Full, Incremental};
+        let hour = 3_600_000;
+        let [a, b] = ["/a", "/b"].map(|root| info(root, hour, Full, &[("h:1", 100)]));
+        let joined = [("h:1", 200), ("f:3", DAY + 3 * hour)];
+        let a_later = info("/a", 3 * hour, Incremental, &joined);
+        let needs = |infos: &[&pb::BackupInfo], created_ms: u64| {
+            let rows: Vec<_> = infos.iter().map(|info| row(info)).collect();
+            let name = format!("f%2C3%2C{created_ms}.{created_ms}");
+            needs_wal(&Backups::of_rows(&rows).unwrap().boundaries(), &name)
+        };
+        assert!(needs(&[&a, &b, &a_later], DAY + 2 * hour), "/b does not have it");
+        assert!(!needs(&[&a, &a_later], DAY + 2 * hour), "all have it");
+        assert!(!needs(&[&a, &b, &a_later], DAY), "it was gone before /b began");
+        let b_later = info("/b", 4 * hour, Incremental, &joined);
+        assert!(!needs(&[&a, &b, &a_later, &b_later], DAY + 2 * hour), "all have it now");
+    }
+
+    /// A later full backup of one table names the servers of its time. The other tables have what they had.
+    #[test]
+    fn a_table_that_does_not_know_a_server_yet_needs_its_wals() {
+        use pb::BackupType::Full;
+        let hour = 3_600_000;
+        let first = info("/a", hour, Full, &[("h:1", 100)]);
+        let mut second = info("/a", 3 * hour, Full, &[("h:1", 200), ("f:3", DAY + 3 * hour)]);
+        let of_second = second.table_set_timestamp.remove("n:t").unwrap();
+        second.table_set_timestamp.insert("u".to_string(), of_second);
+        second.table_set_timestamp.extend(first.table_set_timestamp.clone());
+        second.backup_table_info[0].table_name = Some(TableName::parse(b"u").unwrap().to_pb());
+        let boundaries = Backups::of_rows(&[row(&first), row(&second)]).unwrap().boundaries();
+        let wal = |created_ms: u64| format!("f%2C3%2C{created_ms}.{created_ms}");
+        assert!(needs_wal(&boundaries, &wal(DAY + 2 * hour)), "n:t does not have it");
+        assert!(!needs_wal(&boundaries, &wal(DAY)), "it was gone before both");
+        // The record of the first backup is gone: what h:1 had rolled by then is the time that is known.
+        let boundaries = Backups::of_rows(&[row(&second)]).unwrap().boundaries();
+        assert!(needs_wal(&boundaries, &wal(DAY)));
     }
 
     /// What is loaded while the first full backup copies its snapshot was in no backup.
