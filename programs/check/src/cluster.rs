@@ -5,7 +5,7 @@
 //! - `repair.rs` asks the master for repairs, only with `--repair`
 //!
 //! The parts of a look are read one after the other while the cluster works. So a finding counts only if a second look
-//! has it, too. After repairs, looks are taken until the findings are gone.
+//! has it, too. After repairs, looks are taken until the findings are gone. What is new then counts if another look has it.
 
 mod checks;
 mod look;
@@ -81,7 +81,12 @@ impl Cluster<'_> {
                 return Ok(());
             }
             let outcomes = repair::make(&self.admin, &calls).await;
-            let left = self.settle(findings, &outcomes).await?;
+            let mut left = self.settle(findings, &outcomes).await?;
+            let look_again = async || {
+                tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+                self.look().await
+            };
+            keep_what_stays(findings, &mut left, look_again).await?;
             judge(findings, left, &outcomes);
         }
         Ok(())
@@ -111,6 +116,23 @@ impl Cluster<'_> {
     }
 }
 
+fn is_known(findings: &[Finding], finding: &Finding) -> bool {
+    findings.iter().any(|known| known.is_same(finding))
+}
+
+/// What is new is left out, unless another look has it, too.
+async fn keep_what_stays(
+    known: &[Finding],
+    left: &mut Vec<Finding>,
+    look_again: impl AsyncFnOnce() -> Result<Vec<Finding>, ClientError>,
+) -> Result<(), ClientError> {
+    if left.iter().any(|finding| !is_known(known, finding)) {
+        let again = look_again().await?;
+        left.retain(|finding| is_known(known, finding) || is_known(&again, finding));
+    }
+    Ok(())
+}
+
 /// What is gone is repaired. What is left says why, and what is new is added.
 fn judge(findings: &mut Vec<Finding>, left: Vec<Finding>, outcomes: &repair::Outcomes) {
     for finding in findings.iter_mut() {
@@ -124,7 +146,26 @@ fn judge(findings: &mut Vec<Finding>, left: Vec<Finding>, outcomes: &repair::Out
             finding.failure = Some(error.unwrap_or_else(|| "it is as before".to_string()));
         }
     }
-    let is_new = |finding: &Finding| !findings.iter().any(|known| known.is_same(finding));
-    let new: Vec<Finding> = left.into_iter().filter(is_new).collect();
+    let new: Vec<Finding> = left.into_iter().filter(|finding| !is_known(findings, finding)).collect();
     findings.extend(new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that had just joined was named dead by the look after a repair, and the next round had the master recover it.
+    #[tokio::test]
+    async fn what_one_look_after_a_repair_has_alone_is_not_repaired() {
+        let finding = |what: &str| Finding::new("server", None, what, "recover it");
+        let known = [finding("known")];
+        let mut left = vec![finding("known"), finding("fleeting"), finding("stays")];
+        keep_what_stays(&known, &mut left, async || Ok(vec![finding("stays"), finding("later")]))
+            .await
+            .unwrap();
+        assert_eq!(left, [finding("known"), finding("stays")]);
+        let mut left = known.to_vec();
+        keep_what_stays(&known, &mut left, async || unreachable!("nothing is new")).await.unwrap();
+        assert_eq!(left, known);
+    }
 }
