@@ -149,8 +149,7 @@ impl Region {
             };
             let essential = !scan.load_families_on_demand
                 || filter.as_ref().is_none_or(|f| f.is_family_essential(store.family.name()).unwrap_or(true));
-            let mut scanner =
-                open_store(&chosen, &scan, filter.is_some(), read_point, mode, now_ms)?.resolving(mob);
+            let mut scanner = open_store(&chosen, &scan, filter.is_some(), mob, read_point, mode, now_ms)?;
             position(&mut scanner, &scan)?;
             scanner.remember(chosen.seen);
             if essential { stores.push(scanner) } else { joined.push(scanner) }
@@ -225,6 +224,7 @@ fn open_store(
     chosen: &SelectedStore<'_>,
     scan: &Scan,
     has_filter: bool,
+    mob: Option<MobReader>,
     read_point: ReadPoint,
     mode: ReadMode,
     now_ms: i64,
@@ -246,7 +246,7 @@ fn open_store(
     );
     let heap = Heap::new(store.comparator, sources);
     let (limit, offset) = (scan.store_limit, scan.store_offset);
-    Ok(StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset))
+    Ok(StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset).resolving(mob))
 }
 
 /// What follows the references that the scan finds in the store; `None`: there are none, or they are wanted themselves.

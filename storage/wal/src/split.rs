@@ -58,6 +58,11 @@ pub struct Flushed {
 }
 
 impl Flushed {
+    /// Whether no edit with this sequence id is in a file, of whatever family. Of most entries that a split reads none is.
+    fn is_before(&self, seq: SeqId) -> bool {
+        self.region < seq && self.families.iter().all(|(_, flushed)| *flushed < seq)
+    }
+
     /// Whether an edit of this family is in a file.
     fn has(&self, family: &[u8], seq: SeqId) -> bool {
         let of_family = self.families.iter().find(|(known, _)| known == family);
@@ -229,8 +234,12 @@ impl Splitter<'_> {
         };
         // The opening learns of nonces here: an operation that is repeated must not be done again. It leaves the cells out itself.
         let has_nonce = key.nonce() != 0;
-        let is_needed = |cell: &CellRef<'_>| has_nonce || !output.flushed.has(cell.family(), seq);
-        let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).filter(is_needed).collect();
+        let borrowed: Vec<CellRef<'_>> = if has_nonce || output.flushed.is_before(seq) {
+            cells.iter().map(Cell::get).collect()
+        } else {
+            let is_needed = |cell: &CellRef<'_>| !output.flushed.has(cell.family(), seq);
+            cells.iter().map(Cell::get).filter(is_needed).collect()
+        };
         if borrowed.is_empty() {
             self.report.flushed += 1;
             return Ok(());

@@ -134,8 +134,8 @@ struct Asked {
     head: Bytes,
     /// Of a traced call.
     span: Option<Box<CallSpan>>,
-    /// Room for its decoded message and its cells, if they are large.
-    room: Option<Charge>,
+    /// Room for its decoded message and its cells, if they are large. Few are, and each call is moved with this.
+    room: Option<Box<Charge>>,
 }
 
 impl Future for Waiting {

@@ -137,6 +137,12 @@ impl Packed {
         Packed { codec, compressor, block, room: Room::new(class, charge), counted: None }
     }
 
+    /// Whether a block is decoded as it is: its cells are part of what each call is counted with. Most are of one put.
+    #[inline]
+    pub fn is_small(compressor: Option<Compressor>, block: &Bytes) -> bool {
+        compressor.is_none() && block.len() <= UNCOUNTED_BYTES_MAX
+    }
+
     /// Unpacks on an event loop, unless that is too much for one.
     pub fn unpack_here(mut self, within: Within<'_>) -> Here {
         if self.compressor.is_some() && self.block.len() > PACKED_HERE_BYTES_MAX {

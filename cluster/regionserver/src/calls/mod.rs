@@ -1,6 +1,7 @@
 //! What calls share: open scanners, nonces of operations, slow calls, and the threads for calls that may wait for the disk.
 
 pub(crate) mod asked;
+pub(crate) mod id_hash;
 pub(crate) mod nonces;
 pub(crate) mod pool;
 pub(crate) mod scanners;

@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry as Place, HashMap};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use halcyon_env::{Clock, Mutex, random_bytes};
 use halcyon_region::{RegionScanner, ReleasedView};
 use halcyon_rpc::{Connection, RpcError, fair_max};
 
+use super::id_hash::IdMap;
 use crate::quotas::ScanHistory;
 use crate::regions::region_table::{OnlineRegion, text};
 
@@ -76,11 +78,17 @@ pub(crate) struct ScannerLimits {
 }
 
 /// Who has opened a scanner. Another connection may use it later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opener {
     connection: u64,
     /// `None`: of this process.
     peer: Option<IpAddr>,
+}
+
+impl Hash for Opener {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.connection);
+    }
 }
 
 impl Opener {
@@ -93,7 +101,7 @@ impl Opener {
 #[derive(Debug, Default)]
 pub(crate) struct OpenCounts {
     all: usize,
-    by_connection: HashMap<Opener, usize>,
+    by_connection: IdMap<Opener, usize>,
     by_peer: HashMap<Option<IpAddr>, usize>,
 }
 
@@ -151,14 +159,14 @@ pub(crate) struct Scanners {
 
 #[derive(Default)]
 struct State {
-    open: HashMap<u64, Entry>,
+    open: IdMap<u64, Entry>,
     counts: OpenCounts,
     /// Number of `open` without a connection, by the peers that opened them.
     unconnected: HashMap<Option<IpAddr>, usize>,
     /// Number of `open` by the connections that used them last.
     by_user: HashMap<u64, usize>,
     /// Call sequence number at which a scanner was closed.
-    closed: HashMap<u64, u64>,
+    closed: IdMap<u64, u64>,
     /// When to forget closed ids, oldest first.
     closed_expiry: VecDeque<(u64, u64)>,
 }
@@ -229,7 +237,7 @@ impl State {
 }
 
 /// One less; nothing is kept of who has none.
-fn count_off<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+fn count_off<K: Eq + Hash, S: BuildHasher>(counts: &mut HashMap<K, usize, S>, key: K) {
     let Place::Occupied(mut count) = counts.entry(key) else {
         unreachable!("a scanner that is open was counted");
     };

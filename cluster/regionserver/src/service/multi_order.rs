@@ -62,6 +62,14 @@ impl Order {
 
     /// Where the batch of puts and deletes ends that begins at `from`. The gets in it can be put off.
     pub(super) fn batch_end(&self, actions: &[pb::Action], from: usize) -> usize {
+        if self.deferred.is_empty() {
+            // Without a get there is nothing to compare with: most batches have none.
+            let writes = actions[from..].iter().take_while(|action| action.get.is_none() && is_write(action));
+            let end = from + writes.count();
+            if actions.get(end).is_none_or(|action| action.get.is_none()) {
+                return end;
+            }
+        }
         let (mut end, mut rows_of_gets) = (from, HashSet::new());
         for (at, action) in actions.iter().enumerate().skip(from) {
             if let Some(get) = &action.get {
@@ -104,6 +112,10 @@ impl Order {
             self.must_wait = false;
         }
     }
+}
+
+fn is_write(action: &pb::Action) -> bool {
+    action.mutation.as_deref().is_some_and(is_put_or_delete)
 }
 
 /// The row, if the mutation names it besides its cells.

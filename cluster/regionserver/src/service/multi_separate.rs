@@ -164,6 +164,7 @@ impl Run {
                 }
             }
         }
+        let has_gets = batch.len() + failed.len() < end - from;
         let reads = Region::needs_reads(&batch);
         // A part of such a batch might be done when the rest turns out to need the disk.
         if reads && mode == ReadMode::CacheOnly {
@@ -200,7 +201,8 @@ impl Run {
                 (None, _) => self.reply.push_done(index),
             }
         }
-        for at in from..end {
+        let gets = if has_gets { from..end } else { end..end };
+        for at in gets {
             if let Some(get) = &actions[at].get {
                 self.order.defer(actions, at, &get.row);
             }

@@ -8,8 +8,8 @@ use super::Calls;
 use crate::peers::Peer;
 use crate::queues::Charge;
 use crate::shared::Shared;
-use crate::unpack::{Here, Packed, Unpacked, Within};
-use crate::{Call, CallClass, Outcome, ReplyFuture, RpcError, Terms};
+use crate::unpack::{Here, Packed, Stopped, Unpacked, Within};
+use crate::{Call, CallClass, Outcome, ReplyFuture, RpcError, Terms, decode_cells};
 
 impl Calls {
     /// Unpacks the cell block of a call if it has one and may have one.
@@ -30,6 +30,10 @@ impl Calls {
         let Some(codec) = self.agreed.connection.codec else {
             return Err(RpcError::do_not_retry("a cell block, but the connection named no codec"));
         };
+        if Packed::is_small(self.agreed.compressor, &block) {
+            let cells = decode_cells(codec, block).map_err(Stopped::from);
+            return Ok(Here::Done(cells.map(|cells| Unpacked { cells, charge })));
+        }
         let within = Within { shared: &self.task.shared, peer: self.task.place.peer() };
         Ok(Packed::new(codec, self.agreed.compressor, block, class, charge).unpack_here(within))
     }

@@ -206,7 +206,7 @@ impl Calls {
         }
         let outcome = match self.unpack(&call.method, class, block, room) {
             Ok(Here::Done(Ok(unpacked))) => {
-                asked.room = unpacked.charge;
+                asked.room = unpacked.charge.map(Box::new);
                 call.cells = unpacked.cells;
                 catch_unwind(AssertUnwindSafe(|| self.agreed.service.call(call)))
             }
