@@ -185,6 +185,7 @@ impl Region {
         now_ms: i64,
         scanners: impl Iterator<Item = &'s mut StoreScanner>,
     ) -> Result<()> {
+        assert!(!self.is_secondary(), "{}: its files may no longer have what a scanner sees", self.info);
         let _open = self.enter()?;
         for scanner in scanners {
             let store = &self.stores[scanner.store_at];

@@ -145,8 +145,14 @@ impl RegionScanner {
 
     /// Gives up segments, files and blocks until the next call of [`RegionScanner::next`], which may have to wait for the
     /// disk then. Takes little time; freeing what is returned may take more.
+    ///
+    /// The scanner of a secondary gives up nothing: its primary rewrites files without knowing who reads at which point, so what
+    /// the scanner sees may be in none of the files of later.
     pub fn let_go(&mut self) -> ReleasedView {
-        let Some(resumable) = &mut self.resumable else { return ReleasedView { _heaps: Vec::new() } };
+        let Some(resumable) = self.resumable.as_mut().filter(|resumable| !resumable.region.is_secondary())
+        else {
+            return ReleasedView { _heaps: Vec::new() };
+        };
         if std::mem::replace(&mut resumable.has_let_go, true) {
             return ReleasedView { _heaps: Vec::new() };
         }
