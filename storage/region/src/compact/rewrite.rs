@@ -64,9 +64,11 @@ impl Region {
         let keep_above = hooked.keep_above(self.read_points.keep_above(newest));
         let left_out = self.answers.left_out(self.services.env.clock.monotonic_ns());
         let keeping = hooked.keeping(store);
-        let forget_up_to = match selection.all && !keeping.new_version_behavior {
+        // By these ids cells are told from others, and values of equal keys in a mob file.
+        let needs_ids = keeping.new_version_behavior || store.mob.may_have_references(inputs);
+        let forget_up_to = match selection.all && !needs_ids {
             true => forgotten_up_to(inputs, now_ms).min(SeqId::new(keep_above.get())),
-            false => SeqId::ZERO, // by these ids cells are told from others
+            false => SeqId::ZERO,
         };
         let matcher = match &selection.drops {
             Drops::Nothing => Matcher::minor(keeping, now_ms),

@@ -329,8 +329,8 @@ pub(crate) fn has_references(hfile: &HFile) -> bool {
 }
 
 /// The cell of this key in a mob file. Of several writes of the key, that which the reference was made of; if none has its
-/// sequence id, the newest. Sequence ids that all readers see may be written as 0 (HBase: `keep.seqId.period`), in the mob
-/// file or beside the reference, and what was merged then is the newest write.
+/// sequence id, the newest. HBase writes sequence ids that all readers see as 0 (`keep.seqId.period`), in the mob file or beside the
+/// reference, and what was merged then is the newest write. Here they stay: it may be an older one that a scanner still sees.
 fn find(hfile: &Arc<HFile>, reference: CellRef<'_>, how: &MobRead) -> Result<Option<Cell>> {
     let key = reference.key();
     let mut scanner = hfile.scanner(how.mode, how.cache_blocks).counting(how.reads.clone());
