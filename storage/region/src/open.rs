@@ -143,8 +143,9 @@ impl Region {
         let in_edits = edits_dirs.iter().map(EditsDir::highest_edit).max().unwrap_or_default();
         // Nor are ids in files of a deleted family: those below the highest may be left out of replays as flushed for as long as a master
         // remembers them, and the family may be added again.
-        let in_deleted = opening.highest_deleted(&entries)?;
-        let known = highest_known_seq(&stores, &edits_dirs).max(in_edits).max(in_deleted);
+        let known = highest_known_seq(&stores, &edits_dirs).max(in_edits);
+        let in_deleted = opening.highest_deleted(&entries, known)?;
+        let known = known.max(in_deleted);
         for family in table.families().iter().filter(|family| !is_there(family)) {
             opening.make_dir(&place, family, known)?;
             stores.push(opening.open(&mut place, family)?);
@@ -332,6 +333,10 @@ pub(crate) fn open_files(
     Ok(files)
 }
 
+/// So many sequence ids are passed over where those of a file are not known. A region has fewer writes, and eight million such openings would
+/// use all ids up.
+const UNKNOWN_SEQS: u64 = 1 << 40;
+
 /// What the stores of a region are opened with.
 struct StoreOpening<'a> {
     services: &'a RegionServices,
@@ -357,9 +362,13 @@ impl StoreOpening<'_> {
         NewFamily { env, table, family, tracker, comparator, zstd_codec }.make(place, &dir, known)
     }
 
-    /// The highest sequence id in files of families that the table has no more. Their directories stay until the master has seen all
-    /// regions open without them. `entries`: what is in the region's directory.
-    fn highest_deleted(&self, entries: &[DirEntry]) -> Result<SeqId> {
+    /// An id that is not below the highest in files of families that the table has no more. Their directories stay until the master has
+    /// had all regions opened without them, those aside that failed to open. `entries`: what is in the region's directory. `known`: the
+    /// highest id in the other families.
+    ///
+    /// The family may have been deleted because of a file that cannot be read, so such a file keeps no region from opening. What it has is
+    /// not known, and the ids go on far above it.
+    fn highest_deleted(&self, entries: &[DirEntry], known: SeqId) -> Result<SeqId> {
         let (env, mut highest) = (&self.services.env, SeqId::ZERO);
         for entry in entries.iter().filter(|entry| entry.is_dir && !is_of_regions(&entry.name)) {
             let Ok(family) = FamilyDescriptor::new(entry.name.as_bytes()) else { continue };
@@ -374,12 +383,11 @@ impl StoreOpening<'_> {
                         let seqs = files.iter().map(|file| file.max_seq.max(file.max_cell_seq));
                         highest = seqs.fold(highest, SeqId::max);
                     }
-                    // The family may have been deleted because of this file, or be in the archive by now.
-                    Err(error) if error.kind() != ErrorKind::Io || !env.fs.exists(&dir.join(&name))? => {
+                    Err(error) => {
                         let region = self.info.encoded_name();
                         tracing::warn!(region, file = %dir.join(&name).display(), %error, "the sequence id of a deleted family's file is not known");
+                        highest = highest.max(SeqId::new(known.get().saturating_add(UNKNOWN_SEQS)));
                     }
-                    Err(error) => return Err(error),
                 }
             }
         }
