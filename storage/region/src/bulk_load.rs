@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! check       each file is an HFile whose rows are the region's, and its family exists
+//! copy        sources that stay where they are or are on another file system     Copies (`loads.rs`)
 //! flush       all families; the flush's sequence id becomes the id of the loaded files
-//! stage       sources are moved or copied to .tmp/<opening>/load-<random>/<family>@<name>     StagedLoad (`loads.rs`)
+//! stage       sources or their copies are moved to .tmp/<opening>/load-<random>/<family>@<name>     StagedLoad (`loads.rs`)
 //! commit      one rename of that directory to <region>/.bulk-<random>
 //! place       files are moved to their stores; the next opening does it after a crash
 //! show        the views of all stores are exchanged; readers see all files or none
@@ -26,7 +27,7 @@ use halcyon_schema::Durability;
 use halcyon_wal::{Completion, WalEntry};
 use prost::Message;
 
-use crate::loads::{CommittedLoad, SourceFile, StagedLoad};
+use crate::loads::{CommittedLoad, Copies, SourceFile, StagedLoad};
 use crate::open::META_FAMILY;
 use crate::region::Region;
 use crate::store::{Store, StoreFile, StoreFileOpener, Uncommitted, bulk_file_name};
@@ -84,7 +85,7 @@ struct Checked<'a> {
 }
 
 impl Region {
-    /// Makes finished HFiles store files of the region. *Blocking*; excludes flushes. Readers see all files or none.
+    /// Makes finished HFiles store files of the region. *Blocking*; excludes flushes, but not while files are copied. Readers see all files or none.
     ///
     /// Errors: `NoSuchFamily`; `Invalid` for what is no HFile of this kind of table or cannot be read; `Busy`; `Moved`.
     /// After an error nothing was loaded and the sources are where they were, unless the error says otherwise.
@@ -95,19 +96,24 @@ impl Region {
     /// As [`Region::bulk_load`]. `note` gets family and path of each file before any of them is part of the region. After an
     /// error of it nothing is loaded.
     pub fn bulk_load_noting(&self, load: &BulkLoad, note: &mut LoadNote<'_>) -> Result<BulkLoadOutcome> {
-        let _open = self.enter()?;
-        self.check_writable()?;
-        self.check_request(load)?;
         let (mut checked, mut misfits) = (Vec::with_capacity(load.files.len()), Vec::new());
-        for file in &load.files {
-            match self.check_bulk_file(file)? {
-                Some(good) => checked.push(good),
-                None => misfits.push(file.path.clone()),
+        {
+            let _open = self.enter()?;
+            self.check_writable()?;
+            self.check_request(load)?;
+            for file in &load.files {
+                match self.check_bulk_file(file)? {
+                    Some(good) => checked.push(good),
+                    None => misfits.push(file.path.clone()),
+                }
             }
         }
         if !misfits.is_empty() {
             return Ok(BulkLoadOutcome::RowsOutOfRange(misfits));
         }
+        let copies = Copies::make(self.place(), &load.files);
+        let _open = self.enter()?; // a region that closed meanwhile says so, whatever became of the copies
+        let copies = copies?;
         let _flushing = self.flushing.lock();
         // Cells up to this id are in files of all families, so that replay may pass over them.
         let seq = if load.assign_seq { self.flush_locked(None)?.seq } else { SeqId::ZERO };
@@ -119,7 +125,7 @@ impl Region {
                 )));
             }
         }
-        let loaded = self.adopt(&checked, seq, note)?;
+        let loaded = self.adopt(&checked, &copies, seq, note)?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         let bytes = loaded.iter().flat_map(|(_, files)| files).map(|file| file.len_bytes).sum();
         self.write_marker(load, seq, &loaded).map_err(|error| {
@@ -172,15 +178,16 @@ impl Region {
     fn adopt<'a>(
         &'a self,
         checked: &[Checked<'a>],
+        copies: &Copies,
         seq: SeqId,
         note: &mut LoadNote<'_>,
     ) -> Result<LoadedFiles<'a>> {
         let sources: Vec<SourceFile<'_>> = checked
             .iter()
-            .map(|Checked { store, file, .. }| SourceFile {
-                from: file.from.as_ref(),
+            .enumerate()
+            .map(|(at, Checked { store, file, .. })| SourceFile {
                 path: &file.path,
-                copy: file.copy || file.from.is_some(),
+                copy: copies.of(at),
                 family: store.family.name_str().into_owned(),
                 name: bulk_file_name(seq),
             })

@@ -1,6 +1,7 @@
 //! The files of a bulk load on their way into stores.
 //!
 //! ```text
+//! <region>/.tmp/<opening>/copies-<random>/<n>               copies of files that stay where they are
 //! <region>/.tmp/<opening>/load-<random>/<family>@<name>     staged
 //! <region>/.tmp/<opening>/load-<random>/origins             where the moved ones were: "<family>@<name>\t<path>\n"
 //! <region>/.tmp/<opening>/load-<random>/names               all of them: "<family>@<name>\n"
@@ -23,9 +24,12 @@ use std::sync::Arc;
 use halcyon_cell::{Error, Result};
 use halcyon_env::{DirEntry, Env};
 
+use crate::bulk_load::BulkLoadFile;
 use crate::copy::copy_bytes;
 use crate::place::{OF_FAMILY, OpeningDir, archive_going, random_name};
 
+/// Before the names of directories of copies.
+const COPIES: &str = "copies-";
 /// Before the names of directories of staged files.
 const STAGED: &str = "load-";
 /// Behind the names of those that were committed and have failed. Some of their files may be in stores.
@@ -42,14 +46,56 @@ const ABOUT: [&str; 3] = [ORIGINS, NAMES, SHOWN];
 
 /// A file to be staged.
 pub(crate) struct SourceFile<'a> {
-    /// `None`: the file system of the region.
-    pub from: Option<&'a Env>,
     pub path: &'a Path,
-    /// It stays where it is.
-    pub copy: bool,
+    /// The copy of it that is loaded. `None`: the file itself is.
+    pub copy: Option<&'a Path>,
     pub family: String,
     /// Its name in the store.
     pub name: String,
+}
+
+/// Copies of those files of a load that stay where they are or are on another file system. They are made before the load keeps the region
+/// from flushing and closing, because copying takes as long as the files are large. What is left of them goes when this is dropped, or
+/// else with the opening's directory.
+pub(crate) struct Copies {
+    place: Arc<OpeningDir>,
+    /// `None`: there are none.
+    dir: Option<PathBuf>,
+    /// For each file of the load.
+    copies: Vec<Option<PathBuf>>,
+}
+
+impl Copies {
+    /// *Blocking*.
+    pub fn make(place: &Arc<OpeningDir>, files: &[BulkLoadFile]) -> Result<Copies> {
+        let mut copies = Copies { place: place.clone(), dir: None, copies: vec![None; files.len()] };
+        let env = place.env();
+        for (at, file) in files.iter().enumerate().filter(|(_, file)| file.copy || file.from.is_some()) {
+            if copies.dir.is_none() {
+                let dir = place.dir().join(format!("{COPIES}{}", random_name()));
+                env.fs.create_dir(&dir)?;
+                copies.dir = Some(dir);
+            }
+            let copy = copies.dir.as_ref().expect("it was just made").join(at.to_string());
+            let source = file.from.as_ref().unwrap_or(env).fs.open(&file.path)?;
+            copy_bytes(env, &*source, &copy)?;
+            copies.copies[at] = Some(copy);
+        }
+        Ok(copies)
+    }
+
+    /// That of the file with this number in its load.
+    pub fn of(&self, at: usize) -> Option<&Path> {
+        self.copies[at].as_deref()
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.dir {
+            let _ = self.place.env().fs.remove_dir_all(dir); // else the next opening does it
+        }
+    }
 }
 
 /// Files that are out of the client's hands and not yet the region's.
@@ -70,7 +116,7 @@ pub(crate) struct CommittedLoad {
 }
 
 impl StagedLoad {
-    /// Moves or copies the files. After an error the moved ones are back.
+    /// Moves the files or their copies. After an error the moved ones are back.
     pub fn stage(
         place: &Arc<OpeningDir>,
         archive_dir: &Path,
@@ -90,7 +136,7 @@ impl StagedLoad {
     fn fill(&self, files: &[SourceFile<'_>]) -> Result<()> {
         let env = self.place.env();
         let mut origins = String::new();
-        for file in files.iter().filter(|file| !file.copy) {
+        for file in files.iter().filter(|file| file.copy.is_none()) {
             let path = file.path.to_str().filter(|path| !path.contains(char::is_control));
             let path = path.ok_or_else(|| {
                 Error::invalid(format!("{}: control characters are not allowed here", file.path.display()))
@@ -104,21 +150,17 @@ impl StagedLoad {
         self.place.sync_up()?;
         env.fs.sync_dir(&self.dir)?;
         for file in files {
-            let to = self.dir.join(staged_name(file));
-            if !file.copy {
-                match env.fs.rename(file.path, &to) {
-                    Ok(()) => continue,
-                    Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-                    Err(error) => {
-                        env.fs.resolve_rename(file.path, &to, error)?;
-                        continue;
-                    }
+            let (from, to) = (file.copy.unwrap_or(file.path), self.dir.join(staged_name(file)));
+            match env.fs.rename(from, &to) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                    copy_bytes(env, &*env.fs.open(from)?, &to)?;
                 }
+                Err(error) => env.fs.resolve_rename(from, &to, error)?,
             }
-            copy_bytes(env, &*file.from.unwrap_or(env).fs.open(file.path)?, &to)?;
         }
         env.fs.sync_dir(&self.dir)?;
-        for file in files.iter().filter(|file| !file.copy) {
+        for file in files.iter().filter(|file| file.copy.is_none()) {
             file.path.parent().map_or(Ok(()), |dir| env.fs.sync_dir(dir))?;
         }
         Ok(())

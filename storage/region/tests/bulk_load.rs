@@ -1,5 +1,7 @@
 //! Bulk loads: what is refused, what readers see, what a crash leaves.
 
+#![allow(clippy::disallowed_methods)] // threads of the test itself
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,6 +110,52 @@ fn a_copied_file_stays() {
     bench.region.bulk_load(&load_of(vec![one])).unwrap();
     assert_eq!(shown(&bench), ["bulk"; 3]);
     assert!(bench.fs.exists(&path).unwrap());
+}
+
+/// The region was kept from flushing and closing for as long as files were copied, which is a quarter of an hour for 100 GB: its memory filled,
+/// and its server could not stop.
+#[test]
+fn a_region_flushes_and_closes_while_files_of_a_load_are_copied() {
+    let prepared = || {
+        let (bench, elsewhere) = (Arc::new(Bench::new(&families())), SimFileSystem::new());
+        let path = write_hfile(&bench, "f", &ROWS, "bulk");
+        elsewhere.create_dir_all(path.parent().unwrap()).unwrap();
+        elsewhere.put_new(&path, &bench.fs.read(&path).unwrap()).unwrap();
+        put(&bench, "z", "old").unwrap();
+        let load = load_of(vec![BulkLoadFile { from: Some(elsewhere.env()), ..file("f", path) }]);
+        (bench, elsewhere, load)
+    };
+    let (bench, elsewhere, load) = prepared();
+    let before = elsewhere.calls();
+    bench.region.bulk_load(&load).unwrap();
+    let last = elsewhere.calls() - before;
+    for closes in [false, true] {
+        let (bench, elsewhere, load) = prepared();
+        let other = bench.clone();
+        // The last call to that file system is one of the copying.
+        elsewhere.pause_at(elsewhere.calls() + last, move || {
+            let (done, is_done) = std::sync::mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                match closes {
+                    true => _ = other.region.close(false).unwrap(),
+                    false => _ = other.region.flush(None).unwrap(),
+                }
+                done.send(()).unwrap();
+            });
+            is_done.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the copying");
+            thread.join().unwrap();
+        });
+        let loaded = bench.region.bulk_load(&load);
+        if closes {
+            assert_eq!(loaded.unwrap_err().kind(), ErrorKind::Moved);
+            continue;
+        }
+        assert!(matches!(loaded.unwrap(), BulkLoadOutcome::Loaded { files_count: 1, .. }));
+        assert_eq!(shown(&bench), ["bulk", "bulk", "bulk", "old old"]);
+        let left = bench.fs.list(&bench.region.dir().join(".tmp")).unwrap();
+        let left = bench.fs.list(&bench.region.dir().join(".tmp").join(&left[0].name)).unwrap();
+        assert!(left.iter().all(|entry| !entry.name.starts_with("copies-")), "{left:?}");
+    }
 }
 
 /// HBase's backup tool has to know of a file before the region has it. What cannot be noted is not loaded.
