@@ -40,9 +40,10 @@ fn a_load_from_its_token_to_its_end() {
     assert!(token.starts_with(&format!("{ROOT}/staging/tester__default_t__")), "{token}");
     assert!(lab.fs.exists(Path::new(&token)).unwrap());
 
-    write_hfile(&lab, "/hbase/out/f/0a");
-    assert!(load(&lab, "file:/hbase/out/f/0a").unwrap().loaded);
-    assert!(!lab.fs.exists(Path::new("/hbase/out/f/0a")).unwrap());
+    let staged = format!("{token}/f/0a");
+    write_hfile(&lab, &staged);
+    assert!(load(&lab, &format!("file:{staged}")).unwrap().loaded);
+    assert!(!lab.fs.exists(Path::new(&staged)).unwrap());
     assert_eq!(lab.row("r"), ["loaded"]);
 
     for wrong in [ROOT, "/hbase/data", "/hbase/staging", "/hbase/staging/../data", "x"] {
@@ -70,7 +71,7 @@ fn files_of_others_are_copied_and_with_roots_refused() {
     let bulk_load_roots = "/out, file:///more/out".to_string();
     let settings = halcyon_regionserver::RegionServerSettings { bulk_load_roots, ..common::settings() };
     let lab = Lab::with(SimFileSystem::new(), settings);
-    for good in ["/out/f/0a", "/more/out/0a", "/hbase/out/f/0a"] {
+    for good in ["/out/f/0a", "/more/out/0a", "/hbase/staging/x/f/0a"] {
         write_hfile(&lab, good);
         assert!(load(&lab, good).unwrap().loaded, "{good}");
         assert!(!lab.fs.exists(Path::new(good)).unwrap(), "{good}: moved, not copied");
@@ -83,6 +84,21 @@ fn files_of_others_are_copied_and_with_roots_refused() {
     }
     let (there, missing) = (refusal(&lab, "/others/f/0a").message, refusal(&lab, "/others/f/0b").message);
     assert_eq!(there.replace("0a", "0b"), missing, "nobody is told what is there");
+}
+
+/// A list named the directories whose files are copied, and the one of mob files was not in it: a call with such a path moved the values of
+/// another table away.
+#[test]
+fn what_is_below_the_root_and_not_staged_stays() {
+    let lab = Lab::new();
+    for place in
+        ["mobdir/data/default/other/1/f", "data/default/other/1/f", "MasterData/data/f", "stagings", "x"]
+    {
+        let path = format!("{ROOT}/{place}/0a");
+        write_hfile(&lab, &path);
+        assert!(load(&lab, &path).unwrap().loaded, "{place}");
+        assert!(lab.fs.exists(Path::new(&path)).unwrap(), "{place}: it was taken away");
+    }
 }
 
 /// The answer said whether a file is there, and the last bytes of any file.

@@ -32,8 +32,6 @@ use crate::{RegionServer, backup, coprocessors};
 
 /// HBase: `HConstants.BULKLOAD_STAGING_DIR_NAME`.
 const STAGING: &str = "staging";
-/// Directories of the root from which files are copied, because they are other regions' or the server's.
-const OWN_DIRS: [&str; 3] = ["data", "archive", ".tmp"];
 
 type Work = Box<dyn FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send>;
 
@@ -202,8 +200,8 @@ pub(super) fn cluster_id(server: &RegionServer) -> Result<String, RpcError> {
     Ok(id.to_string())
 }
 
-/// Whether a file stays where it is, and the region gets a copy: other regions' files, and on a local disk what is not
-/// below the roots, because whoever may call may not take away every file that the server may rename. An error if it may not
+/// Whether a file stays where it is, and the region gets a copy: below the root directory all that is not staged there, because it
+/// is a table's or the cluster's, and on a local disk what is not below the roots, because whoever may call may not take away every file that the server may rename. An error if it may not
 /// be loaded at all.
 fn is_left_there(
     server: &RegionServer,
@@ -213,7 +211,7 @@ fn is_left_there(
 ) -> Result<bool, RpcError> {
     let root = &server.resources.root;
     if !is_elsewhere && path.starts_with(root) {
-        return Ok(OWN_DIRS.iter().any(|dir| path.starts_with(root.join(dir))));
+        return Ok(!path.starts_with(staging_dir(server)));
     }
     let roots = server.settings.bulk_load_roots.split(',').map(str::trim).filter(|root| !root.is_empty());
     let mut is_any_named = false;
