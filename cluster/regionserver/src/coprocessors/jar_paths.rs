@@ -73,8 +73,8 @@ fn normal(path: &str, is_absolute: bool) -> String {
     format!("{}{}", if is_absolute { "/" } else { "" }, parts.join("/"))
 }
 
-/// `CoprocessorWhitelistMasterObserver.validatePath`. A jar whose name is a choice between several (`{a,b}`), which Hadoop takes apart
-/// after the comparison, is allowed only where every path of its file system is.
+/// `CoprocessorWhitelistMasterObserver.validatePath`. A jar whose name Hadoop changes after the comparison is allowed only where every path
+/// of its file system is: it takes a choice between several (`{a,b}`) apart, and backslashes out of each part, which may be `\..`.
 fn allows(path: &str, jar: &str) -> bool {
     if path == "*" {
         return true;
@@ -87,8 +87,8 @@ fn allows(path: &str, jar: &str) -> bool {
     if path.path == "/" {
         return true;
     }
-    let is_choice = asked.path.contains(['{', '}']) || asked.path.split('/').any(|part| part == "..");
-    !is_choice && matches(path.path.as_bytes(), asked.path.as_bytes())
+    let is_changed = asked.path.contains(['{', '}', '\\']) || asked.path.split('/').any(|part| part == "..");
+    !is_changed && matches(path.path.as_bytes(), asked.path.as_bytes())
 }
 
 /// Whether a text is one of a pattern with `*` and `?` (`FilenameUtils.wildcardMatch`).
@@ -170,6 +170,10 @@ mod tests {
         assert!(!allows("/opt/*", "file:///opt/{a,/../../etc/b}.jar"));
         assert!(!allows("/opt/*", "/opt/{a,b}.jar"));
         assert!(!allows("*/opt/*", "../../opt/b.jar"));
+        assert!(!allows("file:///opt/*", "file:///opt/\\../tmp/evil.jar"));
+        assert!(!allows("hdfs://nn/apps/*", "hdfs://nn/apps/\\.\\./tmp/evil.jar"));
+        assert!(!allows("/opt/*", "/opt/a\\.jar"));
+        assert!(allows("file:///", "file:///opt/\\../tmp/a.jar"));
         assert!(allows("file:///", "file:///opt/{a,b}.jar"));
         assert!(allows("/opt/*", "/opt/*.jar"));
     }
