@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::{Lab, get, settings, table};
+use bytes::Bytes;
 use halcyon_cell::Cell;
+use halcyon_env::Clock;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, frame, mutation};
 use halcyon_proto::pb;
@@ -39,6 +41,8 @@ struct FakeJvm {
     last_id: AtomicU64,
     /// What it is told of writes: behind those of clients, and of its own.
     told: Mutex<Vec<Frame>>,
+    /// What happens behind the next write. The connection of that operation ends then, as if the JVM had ended.
+    at_post: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl FakeJvm {
@@ -60,18 +64,25 @@ impl FakeJvm {
         JvmSurroundings { launcher, ..JvmSurroundings::default() }
     }
 
+    /// Each start has sockets of its own.
     fn run(self: Arc<Self>, named: &Path) {
-        while !named.exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
-        let calls = UnixListener::bind(sockets.join("jvm")).unwrap();
-        let first = UnixStream::connect(sockets.join("server")).unwrap();
-        let jvm = self.clone();
-        std::thread::spawn(move || jvm.answer(first));
-        for stream in calls.incoming() {
+        loop {
+            while !named.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
+            std::fs::remove_file(named).unwrap();
+            let calls = UnixListener::bind(sockets.join("jvm")).unwrap();
+            let first = UnixStream::connect(sockets.join("server")).unwrap();
             let jvm = self.clone();
-            std::thread::spawn(move || jvm.answer(stream.unwrap()));
+            std::thread::spawn(move || jvm.answer(first));
+            let jvm = self.clone();
+            std::thread::spawn(move || {
+                for stream in calls.incoming() {
+                    let jvm = jvm.clone();
+                    std::thread::spawn(move || jvm.answer(stream.unwrap()));
+                }
+            });
         }
     }
 
@@ -91,6 +102,11 @@ impl FakeJvm {
 
     fn answer(&self, mut stream: UnixStream) {
         while let Some(call) = Self::read(&mut stream) {
+            let is_post = call.method == Some(Method::PostMutate as i32);
+            let at_post = if is_post { self.at_post.lock().unwrap().take() } else { None };
+            if let Some(at_post) = at_post {
+                return at_post();
+            }
             let answer = self.serve(&mut stream, call);
             if !Self::write(&mut stream, &answer) {
                 return;
@@ -346,4 +362,145 @@ fn a_region_with_a_jar_of_no_allowed_path_does_not_open() {
     let (opened, checked) = open("inside", "file:///opt/coprocessors/index.jar");
     checked.unwrap();
     opened.unwrap();
+}
+
+const PRE_MUTATE: u64 = 1 << 4;
+const POST_MUTATE: u64 = 1 << 7;
+
+fn increment(nonce: Option<u64>) -> (pb::MutationProto, Cell) {
+    let proto = common::mutation(pb::mutation_proto::MutationType::Increment, 1);
+    (pb::MutationProto { nonce, ..proto }, Cell::put(b"c", b"f", b"n", i64::MAX, &1i64.to_be_bytes()))
+}
+
+/// Waits for what may fail while the JVM starts again.
+fn at_last<T>(what: impl Fn() -> Result<T, RpcError>) -> T {
+    let begun = Instant::now();
+    loop {
+        match what() {
+            Ok(found) => return found,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn multi(lab: &Lab, action: Vec<pb::Action>, cells: Vec<Cell>) -> (pb::RegionActionResult, Vec<Cell>) {
+    let action = pb::RegionAction { region: lab.specifier(), atomic: None, action, condition: None };
+    let request =
+        pb::MultiRequest { region_action: vec![action], nonce_group: Some(1), ..Default::default() };
+    let (response, cells) = lab.call::<pb::MultiResponse>("Multi", &request, cells).unwrap();
+    (response.region_action_result.into_iter().next().unwrap(), cells)
+}
+
+/// The JVM ended while a call waited for its first write to be durable, and another call loaded the region in the next JVM. The rest of the first
+/// call found no hooks in the JVM that it knew. It was carried out without any, and the client was told that all is well: a row without its
+/// index.
+#[test]
+fn nothing_is_done_without_hooks_once_a_later_jvm_has_the_region() {
+    let jvm = FakeJvm::new(PRE_MUTATE | POST_MUTATE);
+    let (lab, dir) = hosted(&jvm, "later");
+    let (at_post, is_at_post) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    *jvm.at_post.lock().unwrap() = Some(Box::new(move || {
+        at_post.send(()).unwrap();
+        may_go_on.recv().unwrap();
+    }));
+    let (increment, one) = increment(None);
+    let actions = vec![
+        pb::Action::of_mutation(0, common::put(1)),
+        pb::Action::of_mutation(1, increment),
+        pb::Action::of_get(2, get("old")),
+    ];
+    let cells = vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"v"), one];
+    let result = std::thread::scope(|scope| {
+        let call = scope.spawn(|| multi(&lab, actions, cells).0);
+        is_at_post.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (pid, starts_count) = lab.server.coprocessor_jvm();
+        let kill = format!("kill -9 {}", pid.unwrap());
+        assert!(std::process::Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
+        at_last(|| match lab.server.coprocessor_jvm().1 > starts_count {
+            true => lab.get(get("c")).map(drop),
+            false => Err(RpcError::io("it has not started again")),
+        });
+        go_on.send(()).unwrap();
+        call.join().unwrap()
+    });
+    for entry in &result.result_or_exception {
+        let exception = entry.exception.as_ref().unwrap_or_else(|| panic!("{entry:?}"));
+        assert_eq!(exception.name, "java.io.IOException", "{exception:?}");
+    }
+    assert_eq!(result.result_or_exception.len(), 3);
+    assert!(lab.row("c").is_empty(), "the increment was not done");
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// The client gets an error where the JVM ends behind a write that is durable. It repeats the call, and the region added a second time.
+#[test]
+fn an_increment_whose_jvm_ends_behind_it_is_done_once() {
+    let jvm = FakeJvm::new(POST_MUTATE);
+    let (lab, dir) = hosted(&jvm, "once");
+    let alone = |nonce: u64| {
+        let (proto, cell) = increment(Some(nonce));
+        lab.mutate(proto, vec![cell]).map(|(_, cells)| cells)
+    };
+    let in_multi = |nonce: u64| {
+        let (proto, cell) = increment(Some(nonce));
+        let (result, cells) = multi(&lab, vec![pb::Action::of_mutation(0, proto)], vec![cell]);
+        let of_actions = result.result_or_exception.into_iter().filter_map(|entry| entry.exception);
+        let failed = result.exception.into_iter().chain(of_actions).next();
+        failed.map_or(Ok(cells), |failed| Err(RpcError::io(failed.name)))
+    };
+    let checked = |nonce: u64| {
+        let (mutation, cell) = increment(Some(nonce));
+        let condition = Some(condition("c", "n", &2i64.to_be_bytes()));
+        let request =
+            pb::MutateRequest { region: lab.specifier(), mutation, condition, nonce_group: Some(1) };
+        let (response, cells) = lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell])?;
+        assert_eq!(response.processed, Some(true));
+        Ok(cells)
+    };
+    let ways: [&dyn Fn(u64) -> Result<Vec<Cell>, RpcError>; 3] = [&alone, &in_multi, &checked];
+    for (number, way) in (1i64..).zip(ways) {
+        at_last(|| lab.get(get("c")));
+        *jvm.at_post.lock().unwrap() = Some(Box::new(|| ()));
+        let error = way(number as u64).unwrap_err();
+        assert!(!error.do_not_retry, "{error:?}");
+        let cells = at_last(|| way(number as u64));
+        assert_eq!(cells[0].value(), number.to_be_bytes(), "way {number}");
+    }
+    assert_eq!(at_last(|| lab.get(get("c"))).1[0].value(), 3i64.to_be_bytes());
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// That the column has this value.
+fn condition(row: &str, qualifier: &str, value: &[u8]) -> pb::Condition {
+    let comparable = pb::ByteArrayComparable { value: Some(Bytes::copy_from_slice(value)) };
+    let comparator = pb::BinaryComparator { comparable };
+    pb::Condition {
+        row: Bytes::copy_from_slice(row.as_bytes()),
+        family: Some("f".into()),
+        qualifier: Some(Bytes::copy_from_slice(qualifier.as_bytes())),
+        compare_type: Some(pb::CompareType::Equal as i32),
+        comparator: Some(pb::Comparator {
+            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+            serialized_comparator: Some(comparator.encode_to_vec().into()),
+        }),
+        ..Default::default()
+    }
+}
+
+/// A client's timestamp may be ahead of the clock. The put behind a condition on such a cell was "processed", and hidden by that cell.
+#[test]
+fn a_put_behind_a_condition_is_not_hidden_by_what_was_checked() {
+    let jvm = FakeJvm::new(POST_MUTATE);
+    let (lab, dir) = hosted(&jvm, "ahead");
+    let ahead = lab.clock.now_ms() + 3_600_000;
+    lab.mutate(common::put(1), vec![Cell::put(b"r", b"f", b"q", ahead, b"1")]).unwrap();
+    let condition = Some(condition("r", "q", b"1"));
+    let mutation = common::put(1);
+    let request = pb::MutateRequest { region: lab.specifier(), mutation, condition, nonce_group: None };
+    let put = vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"2")];
+    let (response, _) = lab.call::<pb::MutateResponse>("Mutate", &request, put).unwrap();
+    assert_eq!((response.processed, lab.row("r")), (Some(true), vec!["2".to_string()]));
+    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -446,3 +446,39 @@ fn a_repeated_call_of_mutations_that_are_done_together_answers_as_the_first_one(
         assert_eq!(repeated(7), first, "also behind a later one");
     }
 }
+
+/// The second operation waited for the first one, which ended with the call that both were in: sixty seconds each, on a thread that writes of
+/// other clients need. Nobody could end that.
+#[test]
+fn a_nonce_that_comes_twice_in_a_call_is_done_once_and_at_once() {
+    let lab = Lab::new();
+    let increment =
+        |index| mutate(index, pb::MutationProto { nonce: Some(7), ..mutation(MutationType::Increment, 1) });
+    let separate = region_action(&lab, (0..3).map(increment).collect());
+    let atomic = pb::RegionAction { atomic: Some(true), ..region_action(&lab, vec![increment(0)]) };
+    let request = pb::MultiRequest {
+        region_action: vec![separate, atomic.clone(), atomic],
+        nonce_group: Some(1),
+        ..Default::default()
+    };
+    let one = Cell::put(b"r", b"f", b"n", i64::MAX, &1i64.to_be_bytes());
+    let call = lab.raw_call("Multi", request.encode_to_vec().into(), vec![one; 5]);
+    let _context = lab.runtime.enter();
+    let outcome = lab.client.call(call);
+    lab.client.batch_done();
+    let reply = match outcome {
+        Outcome::Ready(reply) => reply,
+        Outcome::Later(later) => lab
+            .runtime
+            .block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), later).await })
+            .expect("it waits for nobody"),
+    };
+    let (response, cells) = decoded::<pb::MultiResponse>(reply.unwrap());
+    let results = response.region_action_result.iter().flat_map(|action| &action.result_or_exception);
+    for result in results {
+        assert_eq!(result.exception, None);
+    }
+    assert_eq!(cells.len(), 3, "atomic actions have theirs in the message");
+    assert!(cells.iter().all(|cell| cell.value() == 1i64.to_be_bytes()), "{cells:?}");
+    assert_eq!(lab.get(get("r")).unwrap().1[0].value(), 1i64.to_be_bytes());
+}

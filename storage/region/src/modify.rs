@@ -29,6 +29,8 @@ pub struct CheckOutcome {
     pub result: Option<Vec<Cell>>,
     /// Resolves when the answer may be given: what was applied is durable, and so is what was read.
     pub ticket: WriteTicket,
+    /// The latest timestamp of the cells that the conditions looked at, in milliseconds; `None`: they found none.
+    pub checked_ms: Option<i64>,
 }
 
 impl Region {
@@ -149,7 +151,8 @@ impl Region {
         for condition in &mut conditions {
             let Some(checked_timestamp) = self.check_condition(condition, mode)? else {
                 // What was read may not be durable yet, and the answer tells of it.
-                return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
+                let ticket = self.mvcc.barrier();
+                return Ok(CheckOutcome { processed: false, result: None, ticket, checked_ms: None });
             };
             not_before = not_before.max(checked_timestamp);
         }
@@ -161,7 +164,7 @@ impl Region {
         for cells in results.into_iter().flatten().flatten() {
             merged.get_or_insert_with(Vec::new).extend(cells);
         }
-        Ok(CheckOutcome { processed: true, result: merged, ticket })
+        Ok(CheckOutcome { processed: true, result: merged, ticket, checked_ms: not_before })
     }
 
     fn check_one_row(&self, row: &[u8], batch: &[Mutation]) -> Result<()> {

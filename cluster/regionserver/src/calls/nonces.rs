@@ -328,6 +328,40 @@ impl Drop for NonceGuard {
     }
 }
 
+/// The nonce of a write through the hooks of coprocessors. It ends as done when the write is durable, also if a hook behind the write
+/// fails: a client that repeats the call must not have it done twice. Dropped before that, it ends as [`NonceGuard`] does.
+#[derive(Default)]
+pub(crate) struct Once {
+    /// As the WAL gets it.
+    pub nonce: Nonce,
+    /// `None`: there is no nonce, or it has ended.
+    guard: Option<NonceGuard>,
+}
+
+impl Once {
+    /// After a `Turn::Work` of the nonce.
+    pub(crate) fn new(nonces: &Arc<Nonces>, nonce: Nonce) -> Once {
+        Once { nonce, guard: (nonce.nonce != 0).then(|| NonceGuard::new(nonces, nonce)) }
+    }
+
+    /// A nonce that is only for the WAL.
+    pub(crate) fn unguarded(nonce: Nonce) -> Once {
+        Once { nonce, guard: None }
+    }
+
+    /// The write stands in the WAL with this sequence id, or nobody knows whether it does.
+    pub(crate) fn wrote(&mut self, seq: SeqId) {
+        self.guard = self.guard.take().map(|guard| guard.wrote(seq));
+    }
+
+    /// The work is done, and durable if something was written.
+    pub(crate) fn end(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.end();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use halcyon_env::ManualClock;

@@ -17,6 +17,7 @@ use super::RegionCoprocessors;
 use super::frames::{self, Broken};
 use super::operation::Operation;
 use super::write::{self, Asked, Written};
+use crate::calls::nonces::Once;
 use crate::convert;
 use crate::errors::{self, invalid};
 use crate::regions::region_table::OnlineRegion;
@@ -182,14 +183,14 @@ fn mutations(operation: &mut Operation, frame: &Frame) -> Result<Vec<Asked>, Rpc
     frame.mutation.iter().map(|part| write::asked_of(operation, part)).collect()
 }
 
-fn nonce(frame: &Frame) -> Nonce {
-    Nonce { group: frame.nonce_group(), nonce: frame.nonce() }
+fn nonce(frame: &Frame) -> Once {
+    Once::unguarded(Nonce { group: frame.nonce_group(), nonce: frame.nonce() })
 }
 
 fn mutate(operation: &mut Operation, online: &Arc<OnlineRegion>, frame: Frame) -> Result<Frame, RpcError> {
     let batch = mutations(operation, &frame)?;
     let mut told = CellsWritten::new();
-    let written = write::mutate(operation, online, batch, frame.flag(), nonce(&frame), Some(&mut told))?;
+    let written = write::mutate(operation, online, batch, frame.flag(), &mut nonce(&frame), Some(&mut told))?;
     let parts = written.into_iter().enumerate().map(|(at, written)| part_of(written, told.get(at)));
     Ok(Frame { mutation: parts.collect(), ..frames::answer() })
 }
@@ -218,8 +219,8 @@ fn check_and_mutate(
 ) -> Result<Frame, RpcError> {
     let condition: pb::Condition = decode("Condition", frame.condition.as_ref())?;
     let batch = mutations(operation, &frame)?;
-    let (nonce, mut told) = (nonce(&frame), CellsWritten::new());
-    let done = write::check_and_mutate(operation, online, &condition, batch, nonce, Some(&mut told));
+    let (mut nonce, mut told) = (nonce(&frame), CellsWritten::new());
+    let done = write::check_and_mutate(operation, online, &condition, batch, &mut nonce, Some(&mut told));
     let (processed, cells) = done?;
     let cells = cells.iter().map(frames::cells_of).collect();
     let mutation = told.iter().map(|told| part_of(Ok(None), Some(told))).collect();

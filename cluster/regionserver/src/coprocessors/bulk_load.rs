@@ -46,7 +46,7 @@ fn call(
     let server = server.coprocessors.jvm.server();
     let server = server.ok_or_else(|| RpcError::io("the server of the coprocessors is going down"))?;
     let mut operation = Operation::begin(&server, online, None)?;
-    if !operation.hooks(coprocessors).any(Hooks::BULK_LOAD) {
+    if !operation.hooks(coprocessors)?.any(Hooks::BULK_LOAD) {
         return Ok(None);
     }
     let asked = files.iter().map(|file| Property { name: text_of(&file.family), value: file.path.clone() });

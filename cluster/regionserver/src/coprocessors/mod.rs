@@ -57,7 +57,7 @@ pub(crate) use jvm::{CallPermit, Jvm};
 pub(crate) use operation::Operation;
 pub(crate) use read::get;
 pub(crate) use scans::{HostedLimits, Opened, next, open};
-pub(crate) use write::{Asked, check_and_mutate, mutate};
+pub(crate) use write::{Asked, check_and_mutate, mutate, put_not_before};
 
 /// A frame from its bytes, and the cells of its results; the error says what is wrong. For tests of the decoder.
 pub fn decode_coprocessor_frame(bytes: Bytes) -> std::result::Result<usize, String> {

@@ -75,20 +75,26 @@ impl Operation {
         Ok(Operation { server, child, jvm, stream, owner, deadline_ns, locked: Vec::new(), caller })
     }
 
-    /// Whether the coprocessors of the region are in this JVM. While they are loaded they are not, so that what they ask then runs no
-    /// hooks.
-    pub(super) fn hooks(&self, coprocessors: &RegionCoprocessors) -> Hooks {
-        let is_loaded = coprocessors.generation.load(Ordering::Acquire) == self.child.generation;
-        if is_loaded { Hooks(coprocessors.hooks.load(Ordering::Acquire)) } else { Hooks::default() }
+    /// Whether the coprocessors of the region are in this JVM. An error if they are in a later one: that of the operation has ended.
+    fn has(&self, coprocessors: &RegionCoprocessors) -> Result<bool, RpcError> {
+        let of_region = coprocessors.generation.load(Ordering::Acquire);
+        if of_region > self.child.generation { Err(gone()) } else { Ok(of_region == self.child.generation) }
+    }
+
+    /// The hooks of the region. While its coprocessors are being loaded there are none, so that what they ask then runs no hooks.
+    /// An error if the JVM of the operation has ended and a later one has the region: nothing is done without its hooks.
+    pub(super) fn hooks(&self, coprocessors: &RegionCoprocessors) -> Result<Hooks, RpcError> {
+        let is_loaded = self.has(coprocessors)?;
+        Ok(if is_loaded { Hooks(coprocessors.hooks.load(Ordering::Acquire)) } else { Hooks::default() })
     }
 
     fn load(&mut self, online: &Arc<OnlineRegion>) -> Result<(), RpcError> {
         let Some(coprocessors) = online.coprocessors.clone() else { return Ok(()) };
-        if coprocessors.generation.load(Ordering::Acquire) == self.child.generation {
+        if self.has(&coprocessors)? {
             return Ok(());
         }
         let _loading = coprocessors.loading.lock();
-        if coprocessors.generation.load(Ordering::Acquire) == self.child.generation {
+        if self.has(&coprocessors)? {
             return Ok(());
         }
         self.server.coprocessors.note(online);

@@ -32,7 +32,7 @@ pub(crate) fn get(
     alone: bool,
 ) -> Result<Read, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
-    let (hooks, number) = (operation.hooks(&coprocessors), coprocessors.number);
+    let (hooks, number) = (operation.hooks(&coprocessors)?, coprocessors.number);
     let asks_existence = alone && get.existence_only();
     let sent = |get: &pb::Get| Some(Bytes::from(get.encode_to_vec()));
     if convert::get(get).is_err() && get.filter.is_some() {

@@ -302,7 +302,7 @@ pub(crate) fn open(
     connection: &Connection,
 ) -> Result<Opened, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
-    let hooks = operation.hooks(&coprocessors);
+    let hooks = operation.hooks(&coprocessors)?;
     let sent = Some(Bytes::from(scan.encode_to_vec()));
     let is_foreign = scan.filter.is_some() && convert::scan(scan).is_err();
     if !hooks.any(Hooks::SCANNER.or(Hooks::STORE_SCANNER)) && !is_foreign {

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, LATEST_TIMESTAMP};
 use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
 use halcyon_region::{CellsWritten, Mutation, MutationKind, Nonce, ReadMode};
@@ -30,6 +30,7 @@ use super::asked::{garbage, part_of};
 use super::frames;
 use super::hooks::Hooks;
 use super::operation::Operation;
+use crate::calls::nonces::Once;
 use crate::convert::{self, CellSource};
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
@@ -147,7 +148,7 @@ impl Batch {
         operation: &Operation,
         online: &Arc<OnlineRegion>,
         atomic: bool,
-        nonce: Nonce,
+        once: &mut Once,
     ) -> Result<(), RpcError> {
         let open: Vec<usize> = (0..self.asked.len()).filter(|&at| self.done[at].is_none()).collect();
         let mut mutations: Vec<Mutation> = open.iter().map(|&at| self.asked[at].mutation.clone()).collect();
@@ -158,7 +159,7 @@ impl Batch {
         let is_one_row = mutations.iter().all(|mutation| mutation.row == mutations[0].row);
         let (region, server) = (&online.region, &operation.server);
         let failed = |error: halcyon_cell::Error| errors::to_rpc(&error);
-        let mode = ReadMode::AnyDisk;
+        let (mode, nonce) = (ReadMode::AnyDisk, once.nonce);
         let mut cells = CellsWritten::new();
         let told = self.cells.is_some().then_some(&mut cells);
         let added_to: Vec<usize> = added.iter().map(|(at, _)| *at).collect();
@@ -183,7 +184,15 @@ impl Batch {
         self.note_cells(&open, &added_to, cells);
         server.after_write(online);
         server.drive_logs();
-        ticket.wait().map_err(failed)
+        let is_done = open.iter().all(|&at| matches!(self.done[at], Some(Ok(_))));
+        if is_done {
+            once.wrote(ticket.seq());
+        }
+        ticket.wait().map_err(failed)?;
+        if is_done {
+            once.end();
+        }
+        Ok(())
     }
 
     /// Keeps the cells of these mutations, and of those that were added to some. HBase puts both together; what an Increment or Append
@@ -244,17 +253,17 @@ fn outcome(operation: &mut Operation, part: &Part) -> Result<Written, RpcError> 
 }
 
 /// Carries out a batch with the hooks of its region. *Blocking*, until what was written is durable. An error is one of the whole batch.
-/// `told` gets the cells as they were written.
+/// `told` gets the cells as they were written. `once` has ended if something was written, also after an error of a hook behind that.
 pub(crate) fn mutate(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
     asked: Vec<Asked>,
     atomic: bool,
-    nonce: Nonce,
+    once: &mut Once,
     told: Option<&mut CellsWritten>,
 ) -> Result<Vec<Written>, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
-    let hooks = operation.hooks(&coprocessors);
+    let hooks = operation.hooks(&coprocessors)?;
     let mut batch = Batch::new(asked, told.is_some() || hooks.any(Hooks::POST_BATCH.or(Hooks::POST_MUTATE)));
     let begun = hooks.any(Hooks::WRITE);
     let both = hooks.any(Hooks::PRE_MUTATE) && hooks.any(Hooks::PRE_BATCH);
@@ -277,7 +286,7 @@ pub(crate) fn mutate(
             is_begun = true;
             batch.take(operation, &answer)?;
         }
-        batch.write(operation, online, atomic, nonce)
+        batch.write(operation, online, atomic, once)
     });
     let ended = if is_begun { end(operation, &coprocessors, &mut batch, ended) } else { ended };
     if let Some(mut locked) = locked {
@@ -345,11 +354,11 @@ pub(crate) fn check_and_mutate(
     online: &Arc<OnlineRegion>,
     condition: &pb::Condition,
     mut asked: Vec<Asked>,
-    nonce: Nonce,
+    once: &mut Once,
     told: Option<&mut CellsWritten>,
 ) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
-    let hooks = operation.hooks(&coprocessors);
+    let hooks = operation.hooks(&coprocessors)?;
     let has_hooks = hooks.any(Hooks::CHECK);
     if has_hooks {
         let frame = Frame {
@@ -366,7 +375,7 @@ pub(crate) fn check_and_mutate(
     let mut cells_told = CellsWritten::new();
     let tells = (told.is_some() || hooks.any(Hooks::POST_CHECK)).then_some(&mut cells_told);
     operation.lock_row(&coprocessors, &condition.row, false)?;
-    let done = check_locked(operation, online, condition, asked, nonce, tells);
+    let done = check_locked(operation, online, condition, asked, once, tells);
     operation.unlock_row(&coprocessors, &condition.row, false);
     let (processed, cells) = done?;
     let mutation = cells_told.iter().map(|told| part_of(Ok(None), Some(told))).collect();
@@ -400,6 +409,18 @@ fn take_changes(operation: &mut Operation, asked: &mut [Asked], answer: &Frame) 
     Ok(())
 }
 
+/// Puts behind a condition are not older than the cell that it has looked at, whose timestamp may be ahead of the clock: they would be hidden
+/// by it. The others get the server's time when they are written.
+pub(crate) fn put_not_before(asked: &mut [Asked], checked_ms: Option<i64>, now_ms: i64) {
+    let Some(ahead_ms) = checked_ms.filter(|&checked_ms| checked_ms > now_ms) else { return };
+    let puts = asked.iter_mut().filter(|asked| asked.mutation.kind == MutationKind::Put);
+    for cell in puts.flat_map(|asked| &mut asked.mutation.cells) {
+        if cell.timestamp() == LATEST_TIMESTAMP {
+            *cell = cell.with_timestamp(ahead_ms);
+        }
+    }
+}
+
 fn checked(operation: &mut Operation, answer: &Frame) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
     let cells = if answer.cells.is_empty() { None } else { Some(operation.checked(frames::first(answer))?) };
     Ok((answer.flag(), cells))
@@ -410,11 +431,11 @@ fn check_locked(
     online: &Arc<OnlineRegion>,
     condition: &pb::Condition,
     mut asked: Vec<Asked>,
-    nonce: Nonce,
+    once: &mut Once,
     told: Option<&mut CellsWritten>,
 ) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
-    if operation.hooks(&coprocessors).any(Hooks::PRE_CHECK_LOCKED) {
+    if operation.hooks(&coprocessors)?.any(Hooks::PRE_CHECK_LOCKED) {
         let answer = operation.call(frames::call(Method::PreCheckLocked, coprocessors.number))?;
         if !answer.more() {
             return checked(operation, &answer);
@@ -430,8 +451,9 @@ fn check_locked(
     if !tested.processed {
         return Ok((false, None));
     }
+    put_not_before(&mut asked, tested.checked_ms, operation.server.env.clock.now_ms());
     let mut cells: Option<Vec<Cell>> = None;
-    for written in mutate(operation, online, asked, true, nonce, told)? {
+    for written in mutate(operation, online, asked, true, once, told)? {
         if let Some(new) = written? {
             cells.get_or_insert_with(Vec::new).extend(new);
         }

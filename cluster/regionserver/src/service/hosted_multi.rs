@@ -11,8 +11,8 @@ use super::CallError;
 use super::hosted;
 use super::multi::{Run, is_put_or_delete};
 use super::multi_together::read_back_all;
-use super::mutate::{read_back, turn};
-use crate::calls::nonces::{NonceGuard, Turn};
+use super::mutate::read_back;
+use crate::calls::nonces::{Once, Turn};
 use crate::convert;
 use crate::coprocessors::{self, Asked, Operation};
 use crate::errors::invalid;
@@ -139,7 +139,7 @@ impl Run {
         }
         let mutations: Vec<Mutation> = batch.iter().map(|asked| asked.mutation.clone()).collect();
         self.ops.add_batch(online, &mutations);
-        match coprocessors::mutate(operation, online, batch, false, Nonce::default(), None) {
+        match coprocessors::mutate(operation, online, batch, false, &mut Once::default(), None) {
             Ok(written) => {
                 for (index, written) in indices.into_iter().zip(written) {
                     match written {
@@ -165,13 +165,13 @@ impl Run {
         let nonce = Nonce { group: self.nonce_group, nonce: proto.nonce() };
         let asked = self.decoded(online, proto).map_err(CallError::from);
         let done = asked.and_then(|asked| {
-            if let Turn::Done(seq) = turn(&self.server, nonce, ReadMode::AnyDisk)? {
+            if let Turn::Done(seq) = self.turn(nonce, ReadMode::AnyDisk)? {
                 return read_back(online, &asked.mutation, seq, ReadMode::AnyDisk);
             }
-            let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
-            let written = coprocessors::mutate(operation, online, vec![asked], true, nonce, None)?;
+            let mut once = Once::new(&self.server.nonces, nonce);
+            let written = coprocessors::mutate(operation, online, vec![asked], true, &mut once, None)?;
             let cells = written.into_iter().next().expect("one for each mutation")?;
-            self.guards.extend(guard);
+            once.end(); // hooks may have done it without a write
             self.wrote = true;
             Ok(cells.unwrap_or_default())
         });
@@ -199,7 +199,7 @@ impl Run {
         let batch = decoded.into_iter().collect::<Result<Vec<Asked>, RpcError>>()?;
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
-        let whose = turn(&self.server, nonce, ReadMode::AnyDisk).map_err(CallError::into_rpc)?;
+        let whose = self.turn(nonce, ReadMode::AnyDisk).map_err(CallError::into_rpc)?;
         if let Turn::Done(seq) = whose {
             let mutations: Vec<Mutation> = batch.into_iter().map(|asked| asked.mutation).collect();
             let cells = read_back_all(online, &mutations, seq, ReadMode::AnyDisk);
@@ -207,7 +207,7 @@ impl Run {
             self.push_together(actions, cells, Some(true), condition.is_some());
             return Ok(());
         }
-        let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
+        let mut once = Once::new(&self.server.nonces, nonce);
         let (processed, cells) = match condition {
             _ if batch.is_empty() => (true, None),
             Some(condition) => {
@@ -215,13 +215,13 @@ impl Run {
                     return Err(invalid("The row of the condition is not the row of every mutation"));
                 }
                 self.ops.add(online, Op::CheckAndMutate);
-                coprocessors::check_and_mutate(operation, online, condition, batch, nonce, None)?
+                coprocessors::check_and_mutate(operation, online, condition, batch, &mut once, None)?
             }
             None => {
                 let mutations: Vec<Mutation> = batch.iter().map(|asked| asked.mutation.clone()).collect();
                 self.ops.add_batch(online, &mutations);
                 let mut cells: Option<Vec<Cell>> = None;
-                for written in coprocessors::mutate(operation, online, batch, true, nonce, None)? {
+                for written in coprocessors::mutate(operation, online, batch, true, &mut once, None)? {
                     if let Some(new) = written? {
                         cells.get_or_insert_with(Vec::new).extend(new);
                     }
@@ -230,7 +230,9 @@ impl Run {
             }
         };
         self.wrote = true;
-        self.guards.extend(guard.filter(|_| processed));
+        if processed {
+            once.end();
+        }
         self.push_together(actions, cells, Some(processed), condition.is_some());
         Ok(())
     }

@@ -13,16 +13,17 @@ use std::sync::Arc;
 use halcyon_cell::Error;
 use halcyon_env::Lookups;
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, ReadMode, WriteTicket};
+use halcyon_region::{Mutation, Nonce, ReadMode, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
 
 use super::class::META_NAME_START;
 use super::exec_service::{Answer, EndpointCall};
 use super::multi_order::Order;
 use super::multi_reply::MultiReply;
+use super::mutate::{await_turn, nonces_until_ns};
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
-use crate::calls::nonces::NonceGuard;
+use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::CellSource;
 use crate::coprocessors::CallPermit;
 use crate::errors;
@@ -57,7 +58,10 @@ pub(super) struct Run {
     is_large: bool,
     /// A write that was waited for has failed.
     failed: Option<Error>,
+    /// Nonces of what was written and is not seen yet.
     pub(super) guards: Vec<NonceGuard>,
+    /// Until when it may wait for other calls with its nonces, once it has begun to.
+    nonces_until_ns: Option<u64>,
     /// The region action and the action to do next.
     region_at: usize,
     pub(super) action_at: usize,
@@ -162,6 +166,7 @@ impl Run {
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
+            nonces_until_ns: None,
             region_at: 0,
             action_at: 0,
             order: Order::default(),
@@ -340,8 +345,8 @@ impl Run {
     }
 
     fn fail_rest(&mut self, action: &pb::RegionAction, error: &RpcError) {
-        for at in std::mem::take(&mut self.order).deferred() {
-            self.reply.push_error(action.action[*at].index(), error);
+        for at in std::mem::take(&mut self.order).into_deferred() {
+            self.reply.push_error(action.action[at].index(), error);
         }
         let mut decoded = self.decoded.take().map_or(0, |decoded| decoded.len());
         for action in &action.action[self.action_at..] {
@@ -390,21 +395,45 @@ impl Run {
         self.failed.as_ref().map_or(Ok(()), |error| Err(errors::to_rpc(error)))
     }
 
-    /// Waits until what this call has written can be read.
+    /// Waits until what this call has written can be read. Nonces of what was written have ended then.
     pub(super) fn see_own_writes(&mut self, mode: ReadMode) -> Result<(), NeedsDisk> {
         if !self.unseen {
             return Ok(());
         }
         self.server.drive_logs();
-        if !self.tickets.iter().all(WriteTicket::is_ready) {
-            if mode == ReadMode::CacheOnly {
-                return Err(NeedsDisk);
-            }
-            let failed = self.tickets.drain(..).map(WriteTicket::wait).find_map(Result::err);
-            self.failed = self.failed.take().or(failed);
+        if mode == ReadMode::CacheOnly && !self.tickets.iter().all(WriteTicket::is_ready) {
+            return Err(NeedsDisk);
+        }
+        let failed = self.tickets.drain(..).map(WriteTicket::wait).filter_map(Result::err);
+        self.failed = self.failed.take().into_iter().chain(failed).reduce(|first, _| first);
+        if self.failed.is_none() {
+            self.guards.drain(..).for_each(NonceGuard::end);
         }
         self.unseen = false;
         Ok(())
+    }
+
+    /// Whose turn a nonce of this call gives. It may be that of an earlier action of the call, which nobody else ends; and while this call
+    /// waits for another one, that may wait for the nonces of this one. So what was written is waited for first. All waiting for
+    /// others together takes no longer than that of one call may.
+    pub(super) fn turn(&mut self, nonce: Nonce, mode: ReadMode) -> Result<Turn, CallError> {
+        let turn = self.server.nonces.begin(nonce);
+        if turn != Turn::Running {
+            return Ok(turn);
+        }
+        self.see_own_writes(mode).map_err(|NeedsDisk| CallError::NeedsDisk)?;
+        if let Some(error) = &self.failed {
+            return Err(errors::to_rpc(error).into());
+        }
+        if mode == ReadMode::CacheOnly {
+            return match self.server.nonces.begin(nonce) {
+                Turn::Running => Err(CallError::NeedsDisk),
+                turn => Ok(turn),
+            };
+        }
+        let until_ns =
+            *self.nonces_until_ns.get_or_insert_with(|| nonces_until_ns(&self.server, &self.terms));
+        await_turn(&self.server, nonce, until_ns)
     }
 
     /// The answer, when all that was written is durable.

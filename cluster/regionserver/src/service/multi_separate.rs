@@ -9,7 +9,7 @@ use halcyon_rpc::RpcError;
 
 use super::multi::{NeedsDisk, Run, is_put_or_delete};
 use super::multi_order::Order;
-use super::mutate::{read_back, turn};
+use super::mutate::read_back;
 use super::{CallError, get};
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
@@ -91,14 +91,14 @@ impl Run {
         actions: &[pb::Action],
         mode: ReadMode,
     ) -> Result<(), NeedsDisk> {
-        if self.order.deferred().is_empty() {
+        if self.order.first_deferred().is_none() {
             return Ok(());
         }
         if self.order.must_wait() || self.has_regions_twice {
             self.see_own_writes(mode)?;
             self.order.note_seen(self.action_at);
         }
-        while let Some(&at) = self.order.deferred().first() {
+        while let Some(at) = self.order.first_deferred() {
             let action = &actions[at];
             if self.is_over_limit() {
                 self.push_over_limit(action);
@@ -106,7 +106,7 @@ impl Run {
                 let get = action.get.as_ref().expect("gets alone are put off");
                 self.get(online, action.index(), get, mode)?;
             }
-            self.order.note_done(1);
+            self.order.note_first_done();
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Run {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<Vec<Cell>, CallError> {
-        if let Turn::Done(seq) = turn(&self.server, nonce, mode)? {
+        if let Turn::Done(seq) = self.turn(nonce, mode)? {
             return read_back(online, mutation, seq, mode);
         }
         let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
@@ -267,10 +267,28 @@ impl Run {
 }
 
 /// Mutations and errors in the order in which they were decoded.
-fn put_together(batch: Vec<Mutation>, failed: Vec<(usize, RpcError)>) -> Vec<Result<Mutation, RpcError>> {
-    let mut together: Vec<Result<Mutation, RpcError>> = batch.into_iter().map(Ok).collect();
+fn put_together<T>(batch: Vec<T>, failed: Vec<(usize, RpcError)>) -> Vec<Result<T, RpcError>> {
+    let mut together = Vec::with_capacity(batch.len() + failed.len());
+    let mut batch = batch.into_iter().map(Ok);
     for (at, error) in failed {
-        together.insert(at, Err(error));
+        let before = at - together.len();
+        together.extend(batch.by_ref().take(before));
+        together.push(Err(error));
     }
+    together.extend(batch);
     together
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_stand_where_their_mutations_stood() {
+        let failed = [0, 2, 3, 6].map(|at| (at, invalid(at.to_string())));
+        let together = put_together(vec![1, 4, 5, 7], failed.to_vec());
+        let places = together.into_iter().map(|it| it.unwrap_or_else(|error| error.message.parse().unwrap()));
+        assert_eq!(places.collect::<Vec<i32>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(put_together(vec![0, 1], Vec::new()).len(), 2);
+    }
 }

@@ -9,7 +9,7 @@ use halcyon_rpc::RpcError;
 
 use super::CallError;
 use super::multi::Run;
-use super::mutate::{read_back, turn};
+use super::mutate::read_back;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
 use crate::errors::invalid;
@@ -29,7 +29,7 @@ impl Run {
         let batch = self.decode_all(online, actions)?;
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
-        let guard = match turn(&self.server, nonce, mode) {
+        let guard = match self.turn(nonce, mode) {
             Ok(Turn::Done(seq)) => {
                 let cells = match read_back_all(online, &batch, seq, mode) {
                     Err(CallError::NeedsDisk) => {

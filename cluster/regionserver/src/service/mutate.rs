@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, SeqId};
@@ -17,7 +18,7 @@ use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
 
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
-use crate::calls::nonces::{NonceGuard, Turn};
+use crate::calls::nonces::{NonceGuard, Once, Turn};
 use crate::convert::{self, CellSource};
 use crate::coprocessors::{self, Asked, Operation};
 use crate::errors;
@@ -170,13 +171,15 @@ impl Request {
     }
 
     fn attempt_once(&self, server: &Arc<RegionServer>, mode: ReadMode) -> Result<Done, CallError> {
-        let guard = match turn(server, self.nonce, mode)? {
-            Turn::Done(seq) => return self.repeat(seq, mode),
-            _ => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
-        };
+        if let Turn::Done(seq) = turn(server, self.nonce, mode, &self.terms)? {
+            return self.repeat(seq, mode);
+        }
         let done = match &self.proto {
-            Some(proto) => self.apply_hosted(server, proto, guard),
-            None => self.apply(mode, guard),
+            Some(proto) => self.apply_hosted(server, proto, Once::new(&server.nonces, self.nonce)),
+            None => {
+                let guard = (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce));
+                self.apply(mode, guard)
+            }
         };
         server.after_write(&self.online);
         done
@@ -211,26 +214,29 @@ impl Request {
         &self,
         server: &Arc<RegionServer>,
         proto: &pb::MutationProto,
-        guard: Option<NonceGuard>,
+        mut once: Once,
     ) -> Result<Done, CallError> {
         let mut operation = Operation::begin(server, &self.online, Some(&self.terms))?;
         let asked = vec![Asked::new(proto, self.mutation.clone())];
         let returns_cells = self.mutation.kind.returns_cells();
         let Some(condition) = &self.condition else {
             let written =
-                coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, self.nonce, None)?;
+                coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, &mut once, None)?;
             let result = written.into_iter().next().expect("one for each mutation")?;
+            once.end(); // hooks may have done it without a write
             let (processed, result) =
                 if returns_cells { (None, Some(result.unwrap_or_default())) } else { (Some(true), None) };
-            return Ok(Done { processed, result, ticket: None, guard });
+            return Ok(Done { processed, result, ticket: None, guard: None });
         };
         if condition.row != self.mutation.row {
             return Err(errors::invalid("The row of the condition is not the row of the mutation").into());
         }
         let (processed, result) =
-            coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, self.nonce, None)?;
-        let guard = guard.filter(|_| processed);
-        Ok(Done { processed: Some(processed), result, ticket: None, guard })
+            coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, &mut once, None)?;
+        if processed {
+            once.end();
+        }
+        Ok(Done { processed: Some(processed), result, ticket: None, guard: None })
     }
 
     /// The answer to a call whose work was done by an earlier one with its nonce.
@@ -247,15 +253,30 @@ impl Request {
     }
 }
 
-/// Whose turn a nonce gives. A call that would have to wait for another one needs the pool.
-pub(super) fn turn(server: &RegionServer, nonce: Nonce, mode: ReadMode) -> Result<Turn, CallError> {
-    if mode == ReadMode::CacheOnly {
-        return match server.nonces.begin(nonce) {
-            Turn::Running => Err(CallError::NeedsDisk),
-            turn => Ok(turn),
-        };
+/// Whose turn a nonce gives. A call that would have to wait for another one needs the pool, where it waits no longer than its client does.
+pub(super) fn turn(
+    server: &RegionServer,
+    nonce: Nonce,
+    mode: ReadMode,
+    terms: &Terms,
+) -> Result<Turn, CallError> {
+    match server.nonces.begin(nonce) {
+        Turn::Running if mode == ReadMode::CacheOnly => Err(CallError::NeedsDisk),
+        Turn::Running => await_turn(server, nonce, nonces_until_ns(server, terms)),
+        turn => Ok(turn),
     }
-    match server.nonces.wait(nonce, server.settings.rpc_timeout) {
+}
+
+/// Until when a call that begins to wait now may wait for other ones with its nonces (`monotonic_ns`).
+pub(super) fn nonces_until_ns(server: &RegionServer, terms: &Terms) -> u64 {
+    let now_ns = server.env.clock.monotonic_ns();
+    now_ns.saturating_add(server.settings.rpc_timeout.as_nanos() as u64).min(terms.deadline_ns)
+}
+
+/// The turn of a nonce that was running a moment ago. *Blocking*.
+pub(super) fn await_turn(server: &RegionServer, nonce: Nonce, until_ns: u64) -> Result<Turn, CallError> {
+    let left_ns = until_ns.saturating_sub(server.env.clock.monotonic_ns());
+    match server.nonces.wait(nonce, Duration::from_nanos(left_ns)) {
         Turn::Running => Err(RpcError::io("an operation with the same nonce is still running").into()),
         turn => Ok(turn),
     }
@@ -264,7 +285,7 @@ pub(super) fn turn(server: &RegionServer, nonce: Nonce, mode: ReadMode) -> Resul
 /// The answer of a finished Increment or Append: the cells with the sequence id of its write. When they are gone, the answer is an error,
 /// and not a later value.
 /// HBase reads at that sequence id, too (`ServerNonceManager.getMvccFromOperationContext`), and answers with what it finds.
-/// Without a sequence id, which an operation through the hooks of coprocessors has not, the present cells are the answer.
+/// Without a sequence id, which an operation has not that hooks of coprocessors have done without a write, the present cells are the answer.
 pub(super) fn read_back(
     online: &OnlineRegion,
     mutation: &Mutation,

@@ -14,6 +14,7 @@ use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, TimeRange, WriteTi
 
 use super::rows::RowScan;
 use super::{Answer, CallError, EndpointCall, decode};
+use crate::calls::nonces::Once;
 use crate::convert;
 use crate::coprocessors::{self, Asked, Operation};
 use crate::errors::invalid;
@@ -160,7 +161,8 @@ impl<'a> Deletes<'a> {
             };
             let asked = batch.into_iter().map(|delete| Asked::new(&message, delete)).collect();
             let mut operation = Operation::begin(server, online, Some(&self.call.terms))?;
-            for written in coprocessors::mutate(&mut operation, online, asked, false, Nonce::default(), None)?
+            for written in
+                coprocessors::mutate(&mut operation, online, asked, false, &mut Once::default(), None)?
             {
                 written?;
             }

@@ -5,7 +5,7 @@ use halcyon_region::{Condition, Mutation, Nonce, ReadMode};
 
 use super::super::mutate::turn;
 use super::{Answer, CallError, EndpointCall, decode};
-use crate::calls::nonces::{NonceGuard, Turn};
+use crate::calls::nonces::{NonceGuard, Once, Turn};
 use crate::convert::{self, CellSource};
 use crate::coprocessors::{self, Asked, Operation};
 
@@ -22,14 +22,18 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
     let mutations = mutations.collect::<Result<Vec<_>, _>>()?;
     let conditions = rows.condition.iter().map(convert::condition).collect::<Result<Vec<_>, _>>()?;
     let nonce = Nonce { group: rows.nonce_group(), nonce: rows.nonce() };
-    if let Turn::Done(_) = turn(server, nonce, ReadMode::AnyDisk)? {
+    if let Turn::Done(_) = turn(server, nonce, ReadMode::AnyDisk, &call.terms)? {
         return Ok(answer(true));
     }
-    let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
     if call.online.is_hosted() {
-        let processed = with_hooks(call, &rows, mutations, conditions, nonce)?;
-        return Ok(Answer { guard: guard.filter(|_| processed), ..answer(processed) });
+        let mut once = Once::new(&server.nonces, nonce);
+        let processed = with_hooks(call, &rows, mutations, conditions, &mut once)?;
+        if processed {
+            once.end();
+        }
+        return Ok(answer(processed));
     }
+    let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
     let outcome = call.online.region.mutate_rows(conditions, mutations, nonce, ReadMode::AnyDisk)?;
     server.after_write(&call.online);
     server.drive_logs();
@@ -46,9 +50,10 @@ fn with_hooks(
     rows: &pb::MutateRowsRequest,
     mutations: Vec<Mutation>,
     conditions: Vec<Condition>,
-    nonce: Nonce,
+    once: &mut Once,
 ) -> Result<bool, CallError> {
     let mut operation = Operation::begin(&call.server, &call.online, Some(&call.terms))?;
+    let mut checked_ms = None;
     if !conditions.is_empty() {
         let mut locked: Vec<_> = conditions.iter().map(|condition| condition.row.clone()).collect();
         locked.extend(mutations.iter().map(|mutation| mutation.row.clone()));
@@ -59,10 +64,12 @@ fn with_hooks(
         if !tested.processed {
             return Ok(false);
         }
+        checked_ms = tested.checked_ms;
     }
     let asked = rows.mutation_request.iter().zip(mutations);
-    let asked = asked.map(|(proto, mutation)| Asked::new(proto, mutation)).collect();
-    for written in coprocessors::mutate(&mut operation, &call.online, asked, true, nonce, None)? {
+    let mut asked: Vec<Asked> = asked.map(|(proto, mutation)| Asked::new(proto, mutation)).collect();
+    coprocessors::put_not_before(&mut asked, checked_ms, call.server.env.clock.now_ms());
+    for written in coprocessors::mutate(&mut operation, &call.online, asked, true, once, None)? {
         written?;
     }
     Ok(true)
