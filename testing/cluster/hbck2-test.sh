@@ -155,7 +155,7 @@ damaged_part() { # a damaged HFile keeps its region from opening, until it is se
   head -c 5000 /dev/urandom > "$DIR/damaged"
   hdfs -put "$DIR/damaged" "/hbase/data/default/t/$region/f/0123456789abcdef0123456789abcdef" || fail "$(cat "$DIR/hdfs.log")"
   hbck2 filesystem t || true
-  says 'ERROR' # it has found it
+  says 'HFile Summary: CORRUPTED'
   run assigns "$region"
   stuck="$(numbers)"
   sleep 10
