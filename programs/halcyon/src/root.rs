@@ -11,7 +11,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use halcyon_env::{Env, random_bytes};
+use halcyon_env::{DirEntry, Env, random_bytes};
 use halcyon_regionserver::{RegionServerSettings, WalRoot};
 use halcyon_schema::layout;
 
@@ -311,7 +311,9 @@ fn refuse_others(env: &Env, root: &Path, has_owner: bool) -> Result<(), String> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         listed => listed.map_err(|error| format!("cannot look whose the root directory is: {error}"))?,
     };
-    let servers: Vec<_> = wals.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect();
+    // What HDFS was still removing has a name with a dot before it, and is of no server.
+    let is_server = |entry: &DirEntry| entry.is_dir && !entry.name.starts_with('.');
+    let servers: Vec<_> = wals.into_iter().filter(is_server).map(|entry| entry.name).collect();
     if servers.is_empty() {
         return Ok(());
     }
@@ -404,6 +406,14 @@ mod tests {
         let refused = claim_by(&env, false).unwrap_err();
         assert!(refused.contains("h,16020,1"), "{refused}");
         claim_by(&env, true).unwrap();
+        claim_by(&env, false).unwrap();
+    }
+
+    #[test]
+    fn what_a_removal_left_among_the_wals_is_of_no_server() {
+        let shared = SimFileSystem::new();
+        let (env, _disk) = server(&shared);
+        shared.create_dir_all("/hbase/WALs/.ab-1.removed/h,16020,1".as_ref()).unwrap();
         claim_by(&env, false).unwrap();
     }
 

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use clap::ValueEnum;
+use halcyon_cell::ErrorKind;
 use halcyon_env::Env;
 use halcyon_regionserver::{BACKUP_OBSERVER, WHITELIST_OBSERVER};
-use halcyon_schema::{Endpoint, TableDescriptor, TableName, layout};
+use halcyon_schema::{Endpoint, TableDescriptor, TableName, layout, peer_files};
 
 use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
@@ -223,14 +224,25 @@ pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Fin
 }
 
 /// Whether there are peers that were not made here. HBase keeps what those have got where it cannot be seen.
+///
+/// What a removal left is no peer: a directory without a configuration, or one that HDFS was still removing, whose name begins with a
+/// dot.
 fn has_foreign_peers(env: &Env, root: &Path, peers: &Path) -> io::Result<bool> {
     let entries = match env.fs.list(peers) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         listed => listed?,
     };
-    for entry in entries {
-        if !halcyon_regionserver::has_replication_queue(env, root, &entry.name).map_err(io::Error::other)? {
-            return Ok(true);
+    for entry in entries.iter().filter(|entry| entry.is_dir && !entry.name.starts_with('.')) {
+        let is_own = halcyon_regionserver::has_replication_queue(env, root, &entry.name);
+        if is_own.map_err(io::Error::other)? {
+            continue;
+        }
+        match peer_files::load(env, root, &entry.name) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Ok(true),
+            // Somebody has made it, even if it cannot be read.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(true),
+            Err(error) => return Err(io::Error::other(error)),
         }
     }
     Ok(false)
@@ -406,10 +418,32 @@ mod tests {
         }
     }
 
+    fn write_peer(env: &Env, root: &Path) {
+        let config = Default::default();
+        let peer = peer_files::PeerDescription { id: "p1".to_string(), config, is_enabled: true };
+        peer_files::write(env, root, &peer).unwrap();
+    }
+
+    /// A master that was killed while it removed a peer left a hidden directory, which was taken for a peer of HBase: no master
+    /// started until somebody removed it.
+    #[test]
+    fn what_the_removal_of_a_peer_left_is_no_peer() {
+        let (env, root) = (SimFileSystem::new().env(), Path::new("/data"));
+        for left in [".ab-1.removed/p2", "p3"] {
+            env.fs.create_dir_all(&root.join("peers").join(left)).unwrap();
+        }
+        env.fs.replace(&root.join("peers/README"), b"any").unwrap();
+        assert_eq!(of_directory(&env, root, true), Ok(Vec::new()));
+        env.fs.replace(&root.join("peers/p3/peer_config-0"), &[0; 100]).unwrap();
+        let found = of_directory(&env, root, true).unwrap();
+        assert_eq!(found.len(), 1, "nobody can say whose peer this is");
+        assert_eq!(found[0].protection, Protection::Replication);
+    }
+
     #[test]
     fn peers_that_were_made_here_are_known() {
         let (env, root) = (SimFileSystem::new().env(), Path::new("/data"));
-        env.fs.create_dir_all(&root.join("peers/p1")).unwrap();
+        write_peer(&env, root);
         let queues = layout::replication_queues_dir(root);
         env.fs.create_dir_all(&queues).unwrap();
         let found =
@@ -433,9 +467,10 @@ mod tests {
             findings.into_iter().map(|finding| (finding.protection, finding.what)).collect()
         };
         assert_eq!(found(true), []);
-        for dir in ["data/hbase/acl", "data/hbase/labels", "data/hbase/quota", "peers", "peers/p1"] {
+        for dir in ["data/hbase/acl", "data/hbase/labels", "data/hbase/quota"] {
             env.fs.create_dir_all(&root.join(dir)).unwrap();
         }
+        write_peer(&env, root);
         let family = FamilyDescriptor::new("f").unwrap().with("REPLICATION_SCOPE", "1");
         let table = TableDescriptor::new(TableName::parse(b"ns:t").unwrap())
             .with_family(family)
