@@ -2,15 +2,17 @@
 //!
 //! Without `--yes` it only says what would be lost. It takes a WAL that a recovery waits for: one below `WALs/<server>-splitting`,
 //! whose server can write no more; or, with `--server-is-gone`, one below `WALs/<server>` of a server that does not run. The file
-//! is moved to `corrupt` and not deleted. The recovery, or the next start, goes on without it.
+//! is moved to `corrupt` and not deleted. The recovery, or the next start, goes on without it. A WAL of which not all can be read at the
+//! moment stays, unless `--although-unread` says that nothing more will come.
 
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::ErrorKind;
 use halcyon_env::Env;
 use halcyon_schema::layout;
-use halcyon_wal::{examine_log, set_aside};
+use halcyon_wal::{LogDamage, examine_log, set_aside};
 
 use crate::crypto_settings;
 use crate::settings::local_path;
@@ -22,6 +24,9 @@ const SPLITTING: &str = "-splitting";
 ///
 /// Says what of the WAL can be read and what is lost. With --yes the file is moved to the directory `corrupt`, and all edits in it
 /// that are in no other file are lost, also those that can be read. To keep these, set hbase.hlog.split.skip.errors instead.
+///
+/// The file is taken from its writer first, which may take two minutes in HDFS: until then nobody knows where it ends. A WAL of a
+/// server whose directory does not end with `-splitting` is only taken with --yes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SetWalAsideArgs {
     /// Path or address of the WAL, such as hdfs://namenode:8020/hbase/WALs/server-splitting/wal.
@@ -36,6 +41,9 @@ pub struct SetWalAsideArgs {
     /// Move the file. Without this nothing is changed.
     #[arg(long)]
     pub yes: bool,
+    /// With --yes: move the file although not all of it can be read at the moment. The DataNodes that have it may come back.
+    #[arg(long)]
+    pub although_unread: bool,
 }
 
 pub fn run(args: &SetWalAsideArgs) -> Result<(), String> {
@@ -55,27 +63,76 @@ fn open(env: Env, args: &SetWalAsideArgs) -> Result<(Env, PathBuf), String> {
 }
 
 fn give_up(env: &Env, wal: &Path, args: &SetWalAsideArgs, out: &mut dyn Write) -> Result<(), String> {
-    let root = root_of(wal, args.server_is_gone)?;
-    let said = match examine_log(env, wal) {
-        Ok(damage) if damage.is_damaged() => damage.to_string(),
-        Ok(whole) => return Err(format!("{whole}: it is not damaged, and stays where it is")),
-        Err(error) if error.kind() == ErrorKind::Io && env.fs.exists(wal).is_ok_and(|is_there| is_there) => {
-            format!("{}: nothing can be read now ({error})", wal.display())
-        }
-        Err(error) => return Err(error.to_string()),
-    };
+    let (root, is_fenced) = root_of(wal, args.server_is_gone)?;
+    let look = look(env, wal, is_fenced || args.yes)?;
+    if let Look::Whole(whole) = &look
+        && (is_fenced || args.yes)
+    {
+        return Err(format!("{whole}: it is not damaged, and stays where it is"));
+    }
     let mut print =
         |line: String| writeln!(out, "{line}").map_err(|error| format!("standard output: {error}"));
-    print(said)?;
+    print(look.to_string())?;
     if !args.yes {
         return print("Nothing was changed. With --yes the file is moved to corrupt, and all edits that only it has are lost.".into());
+    }
+    if matches!(look, Look::Unread(_)) && !args.although_unread {
+        return Err(
+            "The DataNodes that have it may come back, so it stays where it is. Try again later. If they do \
+             not come back, add --although-unread"
+                .into(),
+        );
     }
     let to = set_aside(env, wal, &layout::corrupt_dir(&root)).map_err(|error| error.to_string())?;
     print(format!("The WAL was moved to {}. The recovery goes on without it.", to.display()))
 }
 
-/// The root directory of the WALs.
-fn root_of(wal: &Path, server_is_gone: bool) -> Result<PathBuf, String> {
+/// What a look at a WAL has shown.
+enum Look {
+    Damaged(LogDamage),
+    /// As far as it goes: it may have an open end if it was not sealed.
+    Whole(LogDamage),
+    /// Not all of it can be read at the moment.
+    Unread(String),
+}
+
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Look::Damaged(damage) => damage.fmt(f),
+            Look::Whole(damage) => {
+                write!(f, "{damage} now. With --yes it is looked at again when nobody can write it any more")
+            }
+            Look::Unread(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Reads the WAL, as a recovery does: first it is taken from its writer. Without that its last block shows no bytes in HDFS, so that it
+/// would seem to end before it.
+fn look(env: &Env, wal: &Path, may_seal: bool) -> Result<Look, String> {
+    let sealed = if may_seal { env.fs.seal(wal) } else { Ok(()) };
+    let is_there = || env.fs.exists(wal).is_ok_and(|is_there| is_there);
+    match (examine_log(env, wal), sealed) {
+        (Ok(damage), Err(error)) if is_there() => {
+            let count = damage.entries_count;
+            Ok(Look::Unread(format!(
+                "{}: {count} entries can be read now, and not its end ({error})",
+                wal.display()
+            )))
+        }
+        (_, Err(error)) if !is_there() => Err(error.to_string()),
+        (Ok(damage), _) if damage.is_damaged() => Ok(Look::Damaged(damage)),
+        (Ok(damage), _) => Ok(Look::Whole(damage)),
+        (Err(error), _) if error.kind() == ErrorKind::Io && is_there() => {
+            Ok(Look::Unread(format!("{}: nothing can be read now ({error})", wal.display())))
+        }
+        (Err(error), _) => Err(error.to_string()),
+    }
+}
+
+/// The root directory of the WALs, and whether the WAL's server can write no more.
+fn root_of(wal: &Path, server_is_gone: bool) -> Result<(PathBuf, bool), String> {
     let server = wal.parent();
     let root = server.and_then(Path::parent).and_then(Path::parent);
     let (Some(server), Some(root)) = (server, root) else {
@@ -92,16 +149,23 @@ fn root_of(wal: &Path, server_is_gone: bool) -> Result<PathBuf, String> {
             wal.display()
         ));
     }
-    Ok(root.to_path_buf())
+    Ok((root.to_path_buf(), is_fenced))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halcyon_env::sim::SimFileSystem;
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 
     fn args(yes: bool) -> SetWalAsideArgs {
-        SetWalAsideArgs { wal: String::new(), config: None, server_is_gone: false, yes }
+        SetWalAsideArgs {
+            wal: String::new(),
+            config: None,
+            server_is_gone: false,
+            yes,
+            although_unread: false,
+        }
     }
 
     fn text(env: &Env, wal: &Path, args: &SetWalAsideArgs) -> Result<String, String> {
@@ -131,11 +195,69 @@ mod tests {
         assert!(text(&env, &wal, &args(true)).is_err(), "it is gone");
     }
 
+    fn fenced_wal(fs: &SimFileSystem, bytes: &[u8]) -> PathBuf {
+        let dir = Path::new("/hbase/WALs/h,1,2-splitting");
+        fs.create_dir_all(dir).expect("the directory is new");
+        let wal = dir.join("h%2C1%2C2.3");
+        fs.replace(&wal, bytes).expect("the file is new");
+        wal
+    }
+
+    /// The DataNodes with its open block are gone: HDFS shows an empty file, of which "all 0 entries can be read". So the command refused
+    /// what it is for.
+    #[test]
+    fn a_wal_that_cannot_be_sealed_is_not_taken_for_a_whole_one() {
+        let fs = SimFileSystem::new();
+        let (env, wal) = (fs.env(), fenced_wal(&fs, b""));
+        fs.inject(Fault::new(Operation::Seal, "h%2C1%2C2.3").forever());
+        let said = text(&env, &wal, &args(false)).expect("it can be looked at");
+        assert!(said.contains("0 entries can be read now, and not its end"), "{said}");
+        let why = text(&env, &wal, &args(true)).expect_err("DataNodes may come back");
+        assert!(why.contains("--although-unread"), "{why}");
+        assert!(env.fs.exists(&wal).expect("the disk answers"));
+        let said = text(&env, &wal, &SetWalAsideArgs { although_unread: true, ..args(true) });
+        assert!(said.is_ok_and(|said| said.contains("/hbase/corrupt/")));
+        assert!(fs.faults_hit() >= 3);
+    }
+
+    /// A moment without DataNodes was enough to give up a whole WAL.
+    #[test]
+    fn a_wal_that_cannot_be_read_at_the_moment_stays() {
+        let fs = SimFileSystem::new();
+        let (env, wal) = (fs.env(), fenced_wal(&fs, b"no WAL at all"));
+        fs.inject(Fault::new(Operation::Open, "h%2C1%2C2.3"));
+        let why = text(&env, &wal, &args(true)).expect_err("it may be readable soon");
+        assert!(why.contains("--although-unread"), "{why}");
+        assert_eq!(fs.faults_hit(), 1);
+        let said = text(&env, &wal, &args(true)).expect("it is damaged");
+        assert!(said.contains("13 of 13 bytes") && said.contains("/hbase/corrupt/"), "{said}");
+    }
+
+    #[test]
+    fn a_wal_of_a_server_that_may_run_is_taken_from_it_only_when_that_is_said() {
+        let fs = SimFileSystem::new();
+        let (env, fenced) = (fs.env(), fenced_wal(&fs, b""));
+        let wal = Path::new("/hbase/WALs/h,1,2/h%2C1%2C2.3");
+        fs.create_dir_all(wal.parent().expect("it has one")).expect("the directory is new");
+        fs.rename(&fenced, wal).expect("the name is free");
+        fs.inject(Fault::new(Operation::Seal, "h%2C1%2C2.3"));
+        let gone = |yes| SetWalAsideArgs { server_is_gone: true, ..args(yes) };
+        let said = text(&env, wal, &gone(false)).expect("it can be looked at");
+        assert!(
+            said.contains("all 0 entries can be read now") && said.contains("Nothing was changed"),
+            "{said}"
+        );
+        assert_eq!(fs.faults_hit(), 0);
+        assert!(text(&env, wal, &gone(true)).is_err_and(|why| why.contains("--although-unread")));
+        assert_eq!(fs.faults_hit(), 1);
+        assert!(text(&env, wal, &gone(true)).is_err_and(|why| why.contains("it is not damaged")));
+    }
+
     #[test]
     fn a_wal_of_a_live_server_and_other_files_are_refused() {
         let live = Path::new("/hbase/WALs/h,1,2/h%2C1%2C2.3");
         assert!(root_of(live, false).is_err_and(|why| why.contains("--server-is-gone")));
-        assert_eq!(root_of(live, true), Ok("/hbase".into()));
+        assert_eq!(root_of(live, true), Ok(("/hbase".into(), false)));
         assert!(root_of(Path::new("/hbase/data/default/t"), true).is_err());
         assert!(root_of(Path::new("/x"), true).is_err());
     }

@@ -125,9 +125,16 @@ pub(crate) fn split_log(
 
 /// Moves a damaged log of a server that is gone to the directory `corrupt` of the root of WALs, and says in the server's log what is
 /// lost with it. Returns its new path. May be called again. Whoever calls it has split the log, or gives up what is in it.
+///
+/// Replication and the cleaners of backups look in `oldWALs`, so they never see the file: what a split has brought to the regions is
+/// neither sent to peers nor copied by an incremental backup.
 pub(crate) fn set_log_aside(wal_env: &Env, wal_root: &Path, damage: &LogDamage) -> Result<PathBuf> {
     let to = set_aside(wal_env, &damage.path, &layout::corrupt_dir(wal_root))?;
-    tracing::error!(to = %to.display(), "edits are lost with a damaged log, which was set aside: {damage}");
+    tracing::error!(
+        to = %to.display(),
+        "edits are lost with a damaged log, which was set aside: {damage}. What of it was not sent yet is sent to no replication \
+         peer, and no incremental backup has it: compare the tables with their peers, and take a full backup"
+    );
     Ok(to)
 }
 
