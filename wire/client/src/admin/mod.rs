@@ -37,20 +37,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_proto::pb;
+use halcyon_schema::ServerName;
 use prost::Message;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cluster::{Cluster, after, random_number};
-use crate::{ClientError, Connection, RemoteException};
+use crate::{Answer, ClientError, Connection, RemoteException};
 
 /// Pauses between questions whether a procedure has ended: short ones first, as most end soon.
 const POLL_PERIODS_MS: [u64; 6] = [2, 5, 10, 20, 50, 100];
+/// So often at least a call that waits looks whether its master is still the active one.
+const LOOK_PERIOD_MAX: Duration = Duration::from_secs(10);
 
 /// The master of a cluster, and the region servers as an administrator sees them. Clones share a connection.
 #[derive(Clone)]
 pub struct Admin {
     cluster: Cluster,
-    master: Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>,
+    master: Arc<tokio::sync::Mutex<Option<Master>>>,
+}
+
+/// The master that was active when it was connected to.
+#[derive(Clone)]
+struct Master {
+    name: ServerName,
+    connection: Arc<Connection>,
 }
 
 /// Nonces of one request.
@@ -78,17 +88,16 @@ impl Admin {
         Nonces { group: Some(self.cluster.inner.nonce_group), nonce: Some(random_number()) }
     }
 
-    /// The connection to the master that was active when it was made.
-    async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, ClientError> {
+    /// The master that was active when it was connected to.
+    async fn connection(&self, deadline: Instant) -> Result<Master, ClientError> {
         let connected = async {
             let mut master = self.master.lock().await;
-            if let Some(connection) = master.as_ref().filter(|connection| !connection.has_ended()) {
-                return Ok(Arc::clone(connection));
+            if let Some(known) = master.as_ref().filter(|known| !known.connection.has_ended()) {
+                return Ok(known.clone());
             }
-            let address = self.cluster.active_master().await?.address();
-            let connection = Arc::new(self.cluster.service(&address, "MasterService").await?);
-            *master = Some(Arc::clone(&connection));
-            Ok(connection)
+            let name = self.cluster.active_master().await?;
+            let connection = Arc::new(self.cluster.service(&name.address(), "MasterService").await?);
+            Ok(master.insert(Master { name, connection }).clone())
         };
         let late = |_| ClientError::timed_out("no connection to the master in time".to_string());
         timeout_at(deadline, connected).await.map_err(late)?
@@ -103,16 +112,16 @@ impl Admin {
         let (deadline, mut number) = (self.cluster.deadline(), 0);
         loop {
             let called = async {
-                let connection = self.connection(deadline).await?;
-                let timeout = Some(deadline.saturating_duration_since(Instant::now()));
-                let answer = connection.call_with_cells(method, request, None, timeout).await;
+                let master = self.connection(deadline).await?;
+                let answer = self.ask(&master, method, request, deadline).await;
                 let is_elsewhere = |error: &ClientError| {
-                    error.is_exception("MasterNotRunningException")
+                    error.remote().is_none()
+                        || error.is_exception("MasterNotRunningException")
                         || error.is_exception("MasterStoppedException")
                         || error.is_exception("ServerNotRunningYetException")
                 };
                 if answer.as_ref().is_err_and(is_elsewhere) {
-                    self.forget(&connection).await;
+                    self.forget(&master).await;
                 }
                 answer
             };
@@ -124,10 +133,41 @@ impl Admin {
         }
     }
 
+    /// Asks a master once, which may take until the deadline. The connection to a process that is frozen, or to a machine that was lost,
+    /// does not end: so while there is no answer, the cluster is asked now and then who is active.
+    async fn ask(
+        &self,
+        master: &Master,
+        method: &str,
+        request: &impl Message,
+        deadline: Instant,
+    ) -> Result<Answer, ClientError> {
+        let limit = Some(deadline.saturating_duration_since(Instant::now()));
+        let mut answer = std::pin::pin!(master.connection.call_with_cells(method, request, None, limit));
+        let period = self.cluster.inner.options.call_timeout.min(LOOK_PERIOD_MAX);
+        loop {
+            if let Ok(answer) = timeout(period, &mut answer).await {
+                return answer;
+            }
+            let active = tokio::select! {
+                answer = &mut answer => return answer,
+                active = self.cluster.active_master() => active,
+            };
+            // Whoever does not know has not said that it is another one.
+            if let Ok(active) = active
+                && active != master.name
+            {
+                let text =
+                    format!("{method}: {} does not answer, and {active} is the active master", master.name);
+                return Err(ClientError::timed_out(text));
+            }
+        }
+    }
+
     /// Asks for the active master before the next call.
-    async fn forget(&self, connection: &Arc<Connection>) {
+    async fn forget(&self, asked: &Master) {
         let mut master = self.master.lock().await;
-        if master.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+        if master.as_ref().is_some_and(|known| Arc::ptr_eq(&known.connection, &asked.connection)) {
             *master = None;
         }
     }
