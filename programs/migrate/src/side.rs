@@ -1,6 +1,6 @@
 //! One of the two clusters.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use halcyon_client::{
     Action, Admin, Cell, Cluster, ClusterOptions, Lock, Mutation, MutationType, Peer, TableDescriptor,
@@ -26,8 +26,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// When it is told first what a change of a table waits for, and then.
 const HANGS_AFTER: Duration = Duration::from_secs(1);
 const HANGS_PERIOD: Duration = Duration::from_secs(10);
+/// So long tables are tried to be opened again for writes after an error, with these pauses.
+const REOPEN_TIME_MAX: Duration = Duration::from_secs(600);
+const REOPEN_PAUSE: Duration = Duration::from_secs(2);
 /// Clusters that have an edit (`Mutation.CONSUMED_CLUSTER_IDS` of HBase).
 const CLUSTER_IDS: &str = "_cs.id";
+
+/// A table for which something failed, and why.
+type Failed = (TableName, String);
 
 /// A cluster, and how to talk to it.
 #[derive(Clone)]
@@ -106,44 +112,69 @@ impl Side {
         is_read_only: bool,
         always: bool,
     ) -> Result<(), String> {
+        let failed = self.set_each(tables, is_read_only, always).await;
+        if failed.is_empty() { Ok(()) } else { Err(joined(&failed)) }
+    }
+
+    /// Tables that it failed for. An error at one table does not keep the others from being opened.
+    async fn set_each(&self, tables: &[TableName], is_read_only: bool, always: bool) -> Vec<Failed> {
         let value = if is_read_only { "true" } else { "false" };
         let mut altering = JoinSet::new();
         for table in tables {
             let (side, table) = (self.clone(), table.clone());
             altering.spawn(async move {
-                let found = side.described(&table).await?;
-                if found.read_only() == is_read_only && !always {
-                    return Ok(());
-                }
-                let altered = side.admin.modify_table(&found.with(READ_ONLY, value)).await;
-                altered.map_err(|error| side.failed(&format!("alter of {table}, READONLY => {value}"), error))
+                let altered = async {
+                    let found = side.described(&table).await?;
+                    if found.read_only() == is_read_only && !always {
+                        return Ok(());
+                    }
+                    let altered = side.admin.modify_table(&found.with(READ_ONLY, value)).await;
+                    altered.map_err(|error| {
+                        side.failed(&format!("alter of {table}, READONLY => {value}"), error)
+                    })
+                };
+                altered.await.err().map(|why| (table, why))
             });
         }
-        // An error at one table does not keep the others from being opened.
-        let mut errors = Vec::new();
+        let mut failed = Vec::new();
         while let Some(one) = altering.join_next().await {
-            let altered = one.unwrap_or_else(|error| Err(self.failed("alter", error)));
-            errors.extend(altered.err());
+            match one {
+                Ok(of_table) => failed.extend(of_table),
+                // It does not say which table.
+                Err(error) => {
+                    return tables
+                        .iter()
+                        .map(|table| (table.clone(), self.failed("alter", &error)))
+                        .collect();
+                }
+            }
         }
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+        failed
     }
 
     /// Opens tables for writes, also if they are: a request that closes them may be on its way. The master does one change of a
     /// table after the other. What such a change waits for is told.
+    ///
+    /// Clients wait for it, so an error is told and not the end, as long as it may pass: a master that was lost has a successor soon.
     pub(crate) async fn reopen_for_writes(&self, tables: &[TableName]) -> Result<(), String> {
-        let mut reopening = std::pin::pin!(self.set_read_only(tables, false, true));
-        let mut pause = HANGS_AFTER;
-        loop {
-            match tokio::time::timeout(pause, &mut reopening).await {
-                Ok(done) => return done,
-                Err(_) => println!(
-                    "{}: tables are not opened for writes yet{}",
-                    self.name,
-                    self.hangs(tables).await
-                ),
+        let open = async |left: Vec<TableName>| {
+            let mut reopening = std::pin::pin!(self.set_each(&left, false, true));
+            let mut pause = HANGS_AFTER;
+            loop {
+                match tokio::time::timeout(pause, &mut reopening).await {
+                    Ok(failed) => return failed,
+                    Err(_) => println!(
+                        "{}: tables are not opened for writes yet{}",
+                        self.name,
+                        self.hangs(&left).await
+                    ),
+                }
+                pause = HANGS_PERIOD;
             }
-            pause = HANGS_PERIOD;
-        }
+        };
+        let told =
+            |why: &str| println!("{}: tables are not opened for writes yet, and will be: {why}", self.name);
+        until_done(tables, open, told, REOPEN_PAUSE, REOPEN_TIME_MAX).await
     }
 
     /// What changes of tables wait for, for a person.
@@ -183,6 +214,35 @@ impl Side {
         println!("{}: the peer {id} is removed", self.name);
         Ok(())
     }
+}
+
+/// Does something to tables, and again to those that it failed for, until `time_max` has passed.
+async fn until_done(
+    tables: &[TableName],
+    work: impl AsyncFn(Vec<TableName>) -> Vec<Failed>,
+    told: impl Fn(&str),
+    pause: Duration,
+    time_max: Duration,
+) -> Result<(), String> {
+    let began = Instant::now();
+    let mut left = tables.to_vec();
+    loop {
+        let failed = work(left).await;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let why = joined(&failed);
+        if began.elapsed() + pause > time_max {
+            return Err(why);
+        }
+        told(&why);
+        tokio::time::sleep(pause).await;
+        left = failed.into_iter().map(|(table, _)| table).collect();
+    }
+}
+
+fn joined(failed: &[Failed]) -> String {
+    failed.iter().map(|(_, why)| why.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// A family whose edits go to peers, or not.
@@ -229,6 +289,29 @@ mod tests {
     use halcyon_client::CellType;
 
     use super::*;
+
+    /// The master was lost after the source was closed for writes. The first error ended the run, and the source stayed closed although
+    /// the next master was there soon.
+    #[tokio::test]
+    async fn what_failed_for_a_table_is_done_again_for_it_alone() {
+        let table = |name: &str| TableName::parse(name.as_bytes()).unwrap();
+        let (tables, calls) = ([table("a"), table("b")], std::sync::Mutex::new(Vec::new()));
+        let fails_until = |good: usize| {
+            let calls = &calls;
+            async move |left: Vec<TableName>| {
+                calls.lock().unwrap().push(left.clone());
+                let fails = calls.lock().unwrap().len() < good;
+                let last = left.last().filter(|_| fails).cloned();
+                last.map(|table| (table, "no master".to_string())).into_iter().collect::<Vec<_>>()
+            }
+        };
+        let (pause, long) = (Duration::from_millis(1), Duration::from_secs(60));
+        until_done(&tables, fails_until(3), |_| {}, pause, long).await.unwrap();
+        let b = vec![tables[1].clone()];
+        assert_eq!(*calls.lock().unwrap(), [tables.to_vec(), b.clone(), b]);
+        let ends = until_done(&tables, fails_until(usize::MAX), |_| {}, pause, pause * 20).await;
+        assert_eq!(ends.unwrap_err(), "no master");
+    }
 
     #[test]
     fn runs_of_a_row_and_kind_are_mutations() {
