@@ -192,14 +192,29 @@ impl StateFile {
         saved.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
-    /// Notes that a phase has begun. If that cannot be saved the state keeps the phase before, as the file does.
+    /// Notes that a phase has begun. If that cannot be saved the state keeps the phase before, and so does the file: it is written once
+    /// more, since an error may come after the file has got its new text.
     pub(crate) fn enter(&self, state: &Mutex<State>, phase: Phase) -> Result<(), String> {
         let (before, next) = {
             let mut state = state.lock();
             let before = std::mem::replace(&mut state.phase, phase);
             (before, state.clone())
         };
-        self.save(&next).inspect_err(|_| state.lock().phase = before)
+        self.save(&next).map_err(|why| {
+            let last = State { phase: before, ..next };
+            state.lock().phase = before;
+            match self.save(&last) {
+                Ok(()) => why,
+                Err(more) => {
+                    let before = serde_json::to_string(&before).expect("a phase is a word");
+                    format!(
+                        "{why}. The file may say that {}, which is not so: when it can be written again ({more}), put the phase \
+                         {before} there",
+                        phase.text()
+                    )
+                }
+            }
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -227,6 +242,11 @@ mod hex {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
     use super::*;
 
     fn state() -> State {
@@ -275,6 +295,28 @@ mod tests {
         assert!(file.load().unwrap_err().contains("--state"));
         env.local.remove_dir_all(&dir).unwrap();
     }
+    /// The directory could not be synced after the file had its new text. Its "cut over" stayed, so that `--abort` was refused although
+    /// the source took the writes again.
+    #[test]
+    fn a_phase_that_was_saved_with_an_error_is_taken_back() {
+        // This one can do what it answers with an error; the lock is elsewhere.
+        let (fs, disk) = (SimFileSystem::hdfs(1), SimFileSystem::new());
+        fs.create_dir_all("/m".as_ref()).unwrap();
+        let env = Env { local: Arc::new(fs.clone()), ..disk.env() };
+        let _lock = disk.lock("/m.lock".as_ref()).unwrap();
+        let file = StateFile { env, path: "/m/m.json".into(), _lock };
+        let state = Mutex::new(State { phase: Phase::CuttingOver, ..state() });
+        file.save(&state.lock().clone()).unwrap();
+        fs.inject(Fault::new(Operation::Put, "m.json").but_done());
+        file.enter(&state, Phase::CutOver).unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        assert_eq!(state.lock().phase, Phase::CuttingOver);
+        assert_eq!(file.load().unwrap().unwrap().phase, Phase::CuttingOver);
+        fs.inject(Fault::new(Operation::Put, "m.json").but_done().forever());
+        let why = file.enter(&state, Phase::CutOver).unwrap_err();
+        assert!(why.contains(Phase::CutOver.text()) && why.contains("\"cutting-over\""), "{why}");
+    }
+
     /// A cut over that could not be saved was one for the rest of the run, which left the tables closed for writes.
     #[test]
     fn a_phase_that_cannot_be_saved_has_not_begun() {
