@@ -29,6 +29,8 @@ struct FakeMaster {
     /// Of connections that a server registered on.
     client_versions: Mutex<Vec<Option<(u32, u32)>>>,
     ends: Mutex<Vec<pb::RemoteProcedureResult>>,
+    /// Reports of the end of a procedure that it refuses yet.
+    refuses_ends: AtomicUsize,
     transitions: Mutex<Vec<pb::RegionStateTransition>>,
     /// Runs while a server waits for the answer to its report of a transition.
     while_told: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -64,6 +66,10 @@ impl FakeMaster {
             "RegionServerReport" => Ok(Reply::message(&pb::RegionServerReportResponse {})),
             "ReportProcedureDone" => {
                 let request = pb::ReportProcedureDoneRequest::decode(call.param.clone()).unwrap();
+                let one_less = |count: usize| count.checked_sub(1);
+                if self.refuses_ends.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+                    return Err(RpcError::do_not_retry("it has no place for it".to_string()));
+                }
                 self.ends.lock().extend(request.result);
                 Ok(Reply::message(&pb::ReportProcedureDoneResponse {}))
             }
@@ -105,6 +111,7 @@ impl Cluster {
             version,
             client_versions: Mutex::default(),
             ends: Mutex::default(),
+            refuses_ends: AtomicUsize::new(0),
             transitions: Mutex::default(),
             while_told: Mutex::default(),
             refuses: Mutex::default(),
@@ -242,6 +249,20 @@ fn remote_procedures_end_with_success_or_a_sentence() {
     assert!(told[..4].iter().all(|(_, message)| message.is_empty()), "{told:?}");
     assert!(told[4].1.contains("FromTheFutureCallable is not supported"), "{told:?}");
     assert!(told[5].1.contains("RefreshPeerCallable cannot be decoded"), "{told:?}");
+    cluster.lab.server.stop().unwrap();
+}
+
+/// An answer that says "do not retry" ended the report for good, and the master waited for it until the server died.
+#[test]
+fn the_end_of_a_procedure_is_told_until_it_is_taken() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    cluster.master.refuses_ends.store(2, Ordering::SeqCst);
+    let proc = vec![procedure(3, "regionserver.ReloadQuotasCallable", b"")];
+    obeying.call("ExecuteProcedures", &pb::ExecuteProceduresRequest { proc, ..Default::default() }).unwrap();
+    eventually("the master has taken it", || !cluster.master.ends.lock().is_empty());
+    assert_eq!(cluster.master.ends.lock()[0].proc_id, 3);
     cluster.lab.server.stop().unwrap();
 }
 

@@ -258,11 +258,20 @@ impl MasterLink {
         self.call("GetLastFlushedSequenceId", &pb::GetLastFlushedSequenceIdRequest { region_name })
     }
 
+    /// A refusal is not the end of it: a master waits for the end of a procedure until the server dies, and never asks for it. So
+    /// the same is told again, to the master that is active then (HBase: `RemoteProcedureResultReporter`).
     pub(crate) fn procedures_done(
         &self,
         request: &pb::ReportProcedureDoneRequest,
     ) -> Result<(), MasterError> {
-        self.call::<pb::ReportProcedureDoneResponse>("ReportProcedureDone", request).map(|_| ())
+        let answer = self.call::<pb::ReportProcedureDoneResponse>("ReportProcedureDone", request);
+        answer.map(|_| ()).map_err(|error| match error {
+            MasterError::Refused(why) => {
+                *self.current.lock() = None; // another master may be active
+                MasterError::Later(why)
+            }
+            error => error,
+        })
     }
 }
 
