@@ -1,6 +1,6 @@
 //! One of the two clusters.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halcyon_client::{
     Action, Admin, Cell, Cluster, ClusterOptions, Lock, Mutation, MutationType, Peer, TableDescriptor,
@@ -8,6 +8,7 @@ use halcyon_client::{
 use halcyon_rpc::Codec;
 use halcyon_schema::{ClusterId, ClusterUuid, FamilyDescriptor, TableName};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::args::Address;
 
