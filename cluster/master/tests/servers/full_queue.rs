@@ -148,7 +148,8 @@ fn a_master_that_takes_over_goes_on_with_a_decommission() {
 fn regions_stay_where_nobody_wants_them_moved() {
     let only_drained = |servers: &Servers| servers.state.lock().offloading.clear();
     let all_drained = |_: &Servers| ();
-    let cases: [(&[u16], &dyn Fn(&Servers)); 2] = [(&[1], &only_drained), (&[0, 1, 2], &all_drained)];
+    type Case<'a> = (&'a [u16], &'a dyn Fn(&Servers));
+    let cases: [Case<'_>; 2] = [(&[1], &only_drained), (&[0, 1, 2], &all_drained)];
     for (servers, change) in cases {
         let c = decommissioned_before(change, servers, 3);
         c.master.recover_dead_servers();
