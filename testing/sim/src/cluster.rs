@@ -281,6 +281,10 @@ impl Cluster {
             };
             known.life = Life::Up;
             let zombie = known.is_expired;
+            if !zombie {
+                // It thaws before its session is over, and is heard of again.
+                state.events.retain(|_, event| !matches!(event, Event::Expire(of) if of == server));
+            }
             if let Some(real) = state.real.get(server) {
                 self.world.threads.thaw(real.process);
             }
