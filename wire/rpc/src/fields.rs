@@ -16,6 +16,7 @@ pub enum Value<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = (u64, Value<'a>);
 
+    #[inline] // other crates look at each call with it
     fn next(&mut self) -> Option<(u64, Value<'a>)> {
         loop {
             let tag = varint(&mut self.0)?;
