@@ -19,6 +19,7 @@ mod host;
 mod invariants;
 mod locks;
 mod lookups;
+mod patience;
 mod proc;
 mod read_only;
 mod real;
@@ -45,6 +46,7 @@ pub use halcyon_crypto::{CryptoSettings, Keys};
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use lookups::Lookups;
+pub use patience::{Impatience, IsWanted, Patience};
 pub use proc::{
     ProcessUsage, ProcessorTimes, ThreadState, ThreadTimes, lock_holder, memory_bytes, process_usage,
     processor_model, processor_times, resident_bytes, thread_state, thread_times,

@@ -396,3 +396,48 @@ fn tags_that_do_not_fit_are_refused() {
     lab.mutate(with_ttl(append()), vec![with_tags("a", 1, 20_000)]).unwrap();
     assert_eq!(lab.get(get("a")).unwrap().1[0].value().len(), 2);
 }
+
+/// What takes long was done by the thread that received the call, and all other connections of that thread waited.
+#[test]
+fn what_takes_long_is_not_done_by_the_thread_that_received_it() {
+    let lab = Lab::new();
+    let is_later = |method: &str, request: Vec<u8>, cells: Vec<Cell>| {
+        let outcome = lab.client.call(lab.raw_call(method, request.into(), cells));
+        let is_later = matches!(outcome, halcyon_rpc::Outcome::Later(_));
+        lab.finish(&lab.client, outcome).unwrap();
+        is_later
+    };
+    let write = |kind, cells: Vec<Cell>| {
+        let mutation = mutation(kind, cells.len() as i32);
+        let request = pb::MutateRequest { region: lab.specifier(), mutation, condition: None, nonce_group: None };
+        is_later("Mutate", request.encode_to_vec(), cells)
+    };
+    let wide: Vec<Cell> =
+        (0..5_000).map(|at| Cell::put(b"wide", b"f", format!("{at:06}").as_bytes(), 5, b"v")).collect();
+    assert!(write(MutationType::Put, wide));
+    let read = |row: &str| {
+        let request = pb::GetRequest { region: lab.specifier(), get: get(row) };
+        is_later("Get", request.encode_to_vec(), Vec::new())
+    };
+    lab.put("narrow", "q", "v");
+    assert!(!read("narrow"));
+    assert!(read("wide"));
+    let newest = Cell::build(b"wide", b"f", b"000000", i64::MAX, CellType::Delete, b"", b"", 0);
+    assert!(write(MutationType::Delete, vec![newest; 2_000]));
+    assert_eq!(lab.row("wide").len(), 4_999);
+    let front = pb::ScanRequest {
+        region: Some(lab.specifier()),
+        scan: Some(pb::Scan::default()),
+        number_of_rows: Some(1),
+        limit_of_rows: Some(1),
+        ..Default::default()
+    };
+    assert!(!is_later("Scan", front.encode_to_vec(), Vec::new()));
+    for at in 0..1_000 {
+        let row = format!("a{at:04}");
+        lab.put(&row, "q", "v");
+        let marker = Cell::build(row.as_bytes(), b"f", b"", i64::MAX, CellType::DeleteFamily, b"", b"", 0);
+        lab.mutate(mutation(MutationType::Delete, 1), vec![marker]).unwrap();
+    }
+    assert!(is_later("Scan", front.encode_to_vec(), Vec::new()), "behind a thousand deleted rows");
+}

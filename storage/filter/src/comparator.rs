@@ -15,6 +15,11 @@ pub trait Comparator: Send {
     /// Errors (kind `Invalid`): the value is not of the form the comparator needs, such as a
     /// `LongComparator` that meets a value of fewer than eight bytes.
     fn compare(&self, value: &[u8]) -> Result<Ordering>;
+
+    /// As [`crate::Filter::cost`].
+    fn cost(&self) -> u32 {
+        1
+    }
 }
 
 /// Whether `cell part OP comparator` holds, where `ordering` is [`Comparator::compare`]'s answer, the
@@ -50,6 +55,10 @@ impl Comparison {
 
     pub(crate) fn op(&self) -> CompareType {
         self.op
+    }
+
+    pub(crate) fn cost(&self) -> u32 {
+        self.comparator.as_ref().map_or(1, |comparator| comparator.cost())
     }
 
     pub(crate) fn has_comparator(&self) -> bool {

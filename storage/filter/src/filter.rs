@@ -136,6 +136,11 @@ pub trait Filter: Send {
         false
     }
 
+    /// What asking about one cell costs at most, about: 1 is a comparison of a few bytes.
+    fn cost(&self) -> u32 {
+        1
+    }
+
     /// Tells the filter that rows come in descending order. Called once, before the first row.
     fn set_reversed(&mut self, reversed: bool);
 

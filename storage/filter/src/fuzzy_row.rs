@@ -162,6 +162,10 @@ impl FuzzyRowFilter {
 }
 
 impl Filter for FuzzyRowFilter {
+    fn cost(&self) -> u32 {
+        u32::try_from(self.keys.len()).unwrap_or(u32::MAX).max(1)
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.drop_row = false;
         Ok(())

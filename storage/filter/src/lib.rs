@@ -23,6 +23,7 @@
 mod columns;
 mod comparator;
 mod comparators;
+mod expressions;
 mod filter;
 mod fuzzy_row;
 mod list;

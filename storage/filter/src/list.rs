@@ -32,6 +32,10 @@ use crate::{Filter, ReturnCode};
 
 type Filters = Vec<Box<dyn Filter>>;
 
+fn cost_of<'a>(filters: impl Iterator<Item = &'a (dyn Filter + 'static)>) -> u32 {
+    filters.fold(1, |sum: u32, filter| sum.saturating_add(filter.cost()))
+}
+
 /// The list of AND (`MUST_PASS_ALL`).
 pub(crate) struct AllOf {
     filters: Filters,
@@ -61,6 +65,10 @@ impl AllOf {
 }
 
 impl Filter for AllOf {
+    fn cost(&self) -> u32 {
+        cost_of(self.filters.iter().map(|filter| &**filter))
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.hinted.clear();
         self.filters.iter_mut().try_for_each(|filter| filter.reset())
@@ -283,6 +291,10 @@ impl AnyOf {
 }
 
 impl Filter for AnyOf {
+    fn cost(&self) -> u32 {
+        cost_of(self.alternatives.iter().map(|alternative| &*alternative.filter))
+    }
+
     fn reset(&mut self) -> Result<()> {
         for one in &mut self.alternatives {
             one.filter.reset()?;

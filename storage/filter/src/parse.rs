@@ -27,6 +27,7 @@ use crate::values::{
     Column, ColumnValueFilter, DependentColumnFilter, KeyOnlyFilter, Part, PartFilter,
     SingleColumnValueFilter, TimestampsFilter,
 };
+use crate::expressions::Expressions;
 use crate::wire::{compare_type, decode};
 use crate::wrap::{FilterWrapper, SkipFilter, WhileMatchFilter};
 use crate::{Comparator, Filter};
@@ -46,7 +47,7 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 /// Errors (kind `Invalid`): the class is unknown, its bytes are not its message or not sensible, or one of
 /// [`FILTER_DEPTH_MAX`] and [`FILTERS_COUNT_MAX`] is exceeded. The message names the class.
 pub fn parse_filter(filter: &pb::Filter) -> Result<Box<dyn Filter>> {
-    let mut parser = FilterParser { depth: 0, filters_count: 0 };
+    let mut parser = FilterParser { depth: 0, filters_count: 0, expressions: Expressions::default() };
     let parsed = parser.parse(filter)?;
     assert!(
         parser.depth == 0 && (1..=FILTERS_COUNT_MAX).contains(&parser.filters_count),
@@ -59,6 +60,13 @@ pub fn parse_filter(filter: &pb::Filter) -> Result<Box<dyn Filter>> {
 
 /// As [`parse_filter`], for comparators.
 pub fn parse_comparator(comparator: &pb::Comparator) -> Result<Box<dyn Comparator>> {
+    parse_comparator_of(comparator, &mut Expressions::default())
+}
+
+fn parse_comparator_of(
+    comparator: &pb::Comparator,
+    expressions: &mut Expressions,
+) -> Result<Box<dyn Comparator>> {
     let unknown = || Error::invalid(format!("unknown comparator class {}", comparator.name));
     let name = comparator.name.strip_prefix(PACKAGE).ok_or_else(unknown)?;
     let bytes = comparator.serialized_comparator.clone().unwrap_or_default();
@@ -106,7 +114,7 @@ pub fn parse_comparator(comparator: &pb::Comparator) -> Result<Box<dyn Comparato
             let message: pb::RegexStringComparator = decode(name, &bytes, &[&[1], &[2], &[3]])?;
             let engine = message.engine.as_deref();
             let (pattern, flags, charset) = (&message.pattern, message.pattern_flags, &message.charset);
-            Box::new(RegexStringComparator::new(pattern, flags, charset, engine)?)
+            Box::new(RegexStringComparator::new(pattern, flags, charset, engine, expressions)?)
         }
         "SubstringComparator" => {
             let message: pb::SubstringComparator = decode(name, &bytes, &[&[1]])?;
@@ -120,6 +128,7 @@ pub fn parse_comparator(comparator: &pb::Comparator) -> Result<Box<dyn Comparato
 struct FilterParser {
     depth: usize,
     filters_count: usize,
+    expressions: Expressions,
 }
 
 impl FilterParser {
@@ -148,11 +157,11 @@ impl FilterParser {
                 let message: pb::FilterWrapper = decode(name, &bytes, &[&[1, 1]])?;
                 Ok(Box::new(FilterWrapper::new(self.parse(&message.filter)?)) as Box<dyn Filter>)
             }
-            _ => match parse_row_filter(name, &bytes)? {
+            _ => match parse_row_filter(name, &bytes, &mut self.expressions)? {
                 Some(filter) => Ok(filter),
                 None => match parse_column_filter(name, &bytes)? {
                     Some(filter) => Ok(filter),
-                    None => parse_value_filter(name, &bytes)?.ok_or_else(unknown),
+                    None => parse_value_filter(name, &bytes, &mut self.expressions)?.ok_or_else(unknown),
                 },
             },
         };
@@ -175,11 +184,15 @@ impl FilterParser {
     }
 }
 
-fn parse_row_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter>>> {
+fn parse_row_filter(
+    name: &str,
+    bytes: &Bytes,
+    expressions: &mut Expressions,
+) -> Result<Option<Box<dyn Filter>>> {
     Ok(Some(match name {
         "RowFilter" => {
             let message: pb::RowFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(RowFilter::new(parse_comparison(name, &message.compare_filter)?))
+            Box::new(RowFilter::new(parse_comparison(name, &message.compare_filter, expressions)?))
         }
         "PrefixFilter" => {
             let message: pb::PrefixFilter = decode(name, bytes, &[])?;
@@ -275,35 +288,39 @@ fn parse_column_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filte
     }))
 }
 
-fn parse_value_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter>>> {
+fn parse_value_filter(
+    name: &str,
+    bytes: &Bytes,
+    expressions: &mut Expressions,
+) -> Result<Option<Box<dyn Filter>>> {
     Ok(Some(match name {
         "FamilyFilter" => {
             let message: pb::FamilyFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Family, parse_comparison(name, &message.compare_filter)?))
+            Box::new(PartFilter::new(Part::Family, parse_comparison(name, &message.compare_filter, expressions)?))
         }
         "QualifierFilter" => {
             let message: pb::QualifierFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Qualifier, parse_comparison(name, &message.compare_filter)?))
+            Box::new(PartFilter::new(Part::Qualifier, parse_comparison(name, &message.compare_filter, expressions)?))
         }
         "ValueFilter" => {
             let message: pb::ValueFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Value, parse_comparison(name, &message.compare_filter)?))
+            Box::new(PartFilter::new(Part::Value, parse_comparison(name, &message.compare_filter, expressions)?))
         }
         "ColumnValueFilter" => {
             let message: pb::ColumnValueFilter = decode(name, bytes, &[&[1], &[2], &[3], &[4, 1]])?;
-            let comparator = parse_comparator(&message.comparator)?;
+            let comparator = parse_comparator_of(&message.comparator, expressions)?;
             let comparison = Comparison::new(compare_type(name, message.compare_op)?, Some(comparator));
             let column = Column { family: message.family, qualifier: message.qualifier };
             Box::new(ColumnValueFilter::new(column, comparison))
         }
         "SingleColumnValueFilter" => {
             let message: pb::SingleColumnValueFilter = decode(name, bytes, &[&[3], &[4, 1]])?;
-            Box::new(parse_single_column(name, message)?)
+            Box::new(parse_single_column(name, message, expressions)?)
         }
         "SingleColumnValueExcludeFilter" => {
             let message: pb::SingleColumnValueExcludeFilter =
                 decode(name, bytes, &[&[1], &[1, 3], &[1, 4, 1]])?;
-            let mut filter = parse_single_column(name, message.single_column_value_filter)?;
+            let mut filter = parse_single_column(name, message.single_column_value_filter, expressions)?;
             filter.exclude = true;
             Box::new(filter)
         }
@@ -311,7 +328,8 @@ fn parse_value_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter
             let message: pb::DependentColumnFilter = decode(name, bytes, &[&[1, 1]])?;
             let drop_column = message.drop_dependent_column();
             let op = compare_type(name, message.compare_filter.compare_op)?;
-            let comparator = message.compare_filter.comparator.as_ref().map(parse_comparator).transpose()?;
+            let comparator = message.compare_filter.comparator.as_ref();
+            let comparator = comparator.map(|one| parse_comparator_of(one, expressions)).transpose()?;
             // Without a comparator the operator does not matter.
             let op = if comparator.is_none() { pb::CompareType::NoOp } else { op };
             let column = Column {
@@ -336,8 +354,12 @@ fn parse_value_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter
     }))
 }
 
-fn parse_single_column(name: &str, message: pb::SingleColumnValueFilter) -> Result<SingleColumnValueFilter> {
-    let comparator = parse_comparator(&message.comparator)?;
+fn parse_single_column(
+    name: &str,
+    message: pb::SingleColumnValueFilter,
+    expressions: &mut Expressions,
+) -> Result<SingleColumnValueFilter> {
+    let comparator = parse_comparator_of(&message.comparator, expressions)?;
     let comparison = Comparison::new(compare_type(name, message.compare_op)?, Some(comparator));
     let (if_missing, latest_only) = (message.filter_if_missing(), message.latest_version_only());
     let column = Column {
@@ -350,9 +372,14 @@ fn parse_single_column(name: &str, message: pb::SingleColumnValueFilter) -> Resu
     Ok(filter)
 }
 
-fn parse_comparison(name: &str, message: &pb::CompareFilter) -> Result<Comparison> {
+fn parse_comparison(
+    name: &str,
+    message: &pb::CompareFilter,
+    expressions: &mut Expressions,
+) -> Result<Comparison> {
     let op = compare_type(name, message.compare_op)?;
-    let comparator = message.comparator.as_ref().map(parse_comparator).transpose()?;
+    let comparator = message.comparator.as_ref();
+    let comparator = comparator.map(|one| parse_comparator_of(one, expressions)).transpose()?;
     if comparator.is_none() && op != pb::CompareType::NoOp {
         return Err(Error::invalid(format!("{name}: {} needs a comparator", op.as_str_name())));
     }

@@ -23,8 +23,13 @@ use halcyon_cell::{Error, Result};
 
 /// Longest pattern, in bytes.
 const PATTERN_LEN_MAX: usize = 256 << 10;
-/// Size of a compiled automaton, in bytes, and of its cache while it runs.
+/// Sizes of a compiled automaton, in bytes: the smallest one that suffices is what it counts. There are two of them, one for each direction.
+const AUTOMATON_SIZES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, AUTOMATON_SIZE_MAX];
 const AUTOMATON_SIZE_MAX: usize = 8 << 20;
+/// Size of the cache of each while it runs, at least.
+const CACHE_SIZE_MIN: usize = 256 << 10;
+/// What an expression takes beside its automatons, about.
+const EXPRESSION_BYTES: usize = 16 << 10;
 
 // A pattern that takes steps back is cut into automatons with instructions between them, so it has tighter
 // limits of its own.
@@ -64,14 +69,15 @@ pub(crate) mod flags {
 pub(crate) struct JavaRegex {
     regex: fancy_regex::Regex,
     steps_back: bool,
+    held_bytes: usize,
     /// For messages.
     pattern: String,
 }
 
 impl JavaRegex {
-    /// Errors (kind `Invalid`): the pattern is not one of Java's, is not supported, or is too large. The
-    /// message names it.
-    pub(crate) fn new(pattern: &str, flags: i32) -> Result<JavaRegex> {
+    /// Errors (kind `Invalid`): the pattern is not one of Java's, is not supported, or takes more than `left` bytes or than one may.
+    /// The message names it.
+    pub(crate) fn within(pattern: &str, flags: i32, left: usize) -> Result<JavaRegex> {
         let shown = abbreviate(pattern);
         let refuse = |why: String| Error::invalid(format!("pattern {shown:?} is refused: {why}"));
         if flags & !flags::ALL != 0 {
@@ -91,14 +97,37 @@ impl JavaRegex {
             }
             size_max = STEPPING_AUTOMATON_SIZE_MAX;
         }
-        let regex = fancy_regex::RegexBuilder::new(&translated.pattern)
-            .backtrack_limit(BACKTRACKS_MAX)
-            .delegate_size_limit(size_max)
-            .delegate_dfa_size_limit(size_max)
-            .max_prog_size(STEPPING_PROGRAM_SIZE_MAX)
-            .build()
-            .map_err(|error| refuse(error.to_string()))?;
-        Ok(JavaRegex { regex, steps_back: translated.steps_back, pattern: shown })
+        let mut refused = refuse(format!("{left} bytes are left for the expressions of its filter"));
+        for size in AUTOMATON_SIZES.map(|size| size.min(size_max)) {
+            let held_bytes = EXPRESSION_BYTES + 2 * size;
+            if held_bytes > left {
+                break;
+            }
+            let built = fancy_regex::RegexBuilder::new(&translated.pattern)
+                .backtrack_limit(BACKTRACKS_MAX)
+                .delegate_size_limit(size)
+                .delegate_dfa_size_limit(size.max(CACHE_SIZE_MIN))
+                .max_prog_size(STEPPING_PROGRAM_SIZE_MAX)
+                .build();
+            match built {
+                Ok(regex) => {
+                    let steps_back = translated.steps_back;
+                    return Ok(JavaRegex { regex, steps_back, held_bytes, pattern: shown });
+                }
+                Err(error) => refused = refuse(error.to_string()),
+            }
+        }
+        Err(refused)
+    }
+
+    /// What it takes in memory at most, its caches left out.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// As [`crate::Filter::cost`]. One search with steps back may take a tenth of a second.
+    pub(crate) fn cost(&self) -> u32 {
+        if self.steps_back { 1 << 16 } else { 1 << 5 }
     }
 
     /// Whether the pattern matches some part of `text`.

@@ -22,6 +22,10 @@ impl RowFilter {
 }
 
 impl Filter for RowFilter {
+    fn cost(&self) -> u32 {
+        self.comparison.cost()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.drop_row = false;
         Ok(())

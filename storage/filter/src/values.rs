@@ -31,6 +31,10 @@ impl PartFilter {
 }
 
 impl Filter for PartFilter {
+    fn cost(&self) -> u32 {
+        self.comparison.cost()
+    }
+
     fn filter_row_key(&mut self, _first: CellRef<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -81,6 +85,10 @@ impl ColumnValueFilter {
 }
 
 impl Filter for ColumnValueFilter {
+    fn cost(&self) -> u32 {
+        self.comparison.cost()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.found = false;
         Ok(())
@@ -142,6 +150,10 @@ impl SingleColumnValueFilter {
 }
 
 impl Filter for SingleColumnValueFilter {
+    fn cost(&self) -> u32 {
+        self.comparison.cost()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.found = false;
         self.matched = false;
@@ -219,6 +231,10 @@ impl DependentColumnFilter {
 }
 
 impl Filter for DependentColumnFilter {
+    fn cost(&self) -> u32 {
+        self.comparison.cost()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.timestamps.clear();
         Ok(())

@@ -23,6 +23,10 @@ macro_rules! pass_on {
             self.inner.transforms()
         }
 
+        fn cost(&self) -> u32 {
+            self.inner.cost()
+        }
+
         fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
             self.inner.is_family_essential(family)
         }

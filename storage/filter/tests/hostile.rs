@@ -301,3 +301,18 @@ fn random_patterns_are_refused_or_answer() {
     }
     assert!(compiled > 500, "only {compiled} patterns compiled");
 }
+
+/// Seven bytes need some MiB, and a request has room for thousands of them.
+#[test]
+fn many_large_patterns_are_refused() {
+    let filter = |at: usize| {
+        let comparator = Some(regex(&format!(".{{{}}}", 1_000 + at % 1_000)));
+        let compare_filter = pb::CompareFilter { compare_op: pb::CompareType::Equal as i32, comparator };
+        message("RowFilter", &pb::RowFilter { compare_filter })
+    };
+    let many = list(pb::filter_list::Operator::MustPassOne, (0..4_000).map(filter).collect());
+    let error = parse_filter(&many).err().expect("no request may take that much");
+    assert!(error.message().contains("of its filter") || error.message().contains("of a filter"), "{error}");
+    let equal = list(pb::filter_list::Operator::MustPassOne, (0..4_000).map(|_| filter(0)).collect());
+    parse_filter(&equal).expect("one pattern is compiled once");
+}

@@ -153,9 +153,14 @@ impl FileInfo {
         self.boolean(name::EXCLUDE_FROM_MINOR)
     }
 
-    /// The oldest Put's timestamp; `None` if there is no Put.
+    /// The oldest Put's timestamp; `None` if there is no Put. `i64::MIN` if the file does not say it: HBase's `HFile.Writer` alone,
+    /// without its `StoreFileWriter`, writes no such entry, and then any Put may be there (`Compactor.getFileDetails`).
     pub fn earliest_put_ts(&self) -> Option<i64> {
-        self.i64(name::EARLIEST_PUT).ok()?.filter(|&ts| ts != i64::MAX)
+        match self.i64(name::EARLIEST_PUT) {
+            Ok(Some(ts)) => (ts != i64::MAX).then_some(ts),
+            Ok(None) if self.entry_count() == 0 => None,
+            Ok(None) | Err(_) => Some(i64::MIN),
+        }
     }
 
     /// Number of `DeleteFamily` and `DeleteFamilyVersion` cells; `None` if they were not counted.

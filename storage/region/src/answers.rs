@@ -84,18 +84,23 @@ impl Answers {
         }
     }
 
+    /// Forgets operations that are too old. Returns the bytes of the cells that are kept.
+    fn expire(&self, now_ns: u64) -> usize {
+        let mut state = self.0.lock();
+        state.expire(now_ns);
+        state.bytes
+    }
+
+    /// Forgets the oldest cells until the others have no more than `bytes_max`.
+    fn trim(&self, bytes_max: usize) {
+        let mut state = self.0.lock();
+        state.trim(bytes_max);
+    }
+
     /// For a flush or a compaction of what was published before this call.
     pub fn left_out(&self, now_ns: u64) -> LeftOut<'_> {
         let mut state = self.0.lock();
-        let age_max_ns = (ANSWER_AGE + GROUP_AGE).as_nanos() as u64;
-        while state.groups.front().is_some_and(|oldest| oldest.began_ns.saturating_add(age_max_ns) <= now_ns)
-        {
-            state.forget_oldest();
-        }
-        if state.groups.is_empty() {
-            // A compaction that began before may have kept cells of operations that were forgotten meanwhile.
-            (state.cells, state.bytes) = (BTreeMap::new(), 0);
-        }
+        state.expire(now_ns);
         let mut operations: Vec<SeqId> =
             state.groups.iter().flat_map(|group| &group.operations).copied().collect();
         drop(state);
@@ -113,11 +118,7 @@ impl Answers {
         of_operation.push(cell.to_cell());
         state.bytes += bytes_of(cell);
         state.version += 1;
-        while state.bytes > BYTES_MAX
-            && let Some((_, oldest)) = state.cells.pop_first()
-        {
-            state.bytes -= oldest.iter().map(|cell| bytes_of(cell.get())).sum::<usize>();
-        }
+        state.trim(BYTES_MAX);
     }
 
     /// Keeps the cells that an earlier opening has kept, if their operations are remembered.
@@ -146,6 +147,25 @@ impl Answers {
 }
 
 impl State {
+    fn expire(&mut self, now_ns: u64) {
+        let age_max_ns = (ANSWER_AGE + GROUP_AGE).as_nanos() as u64;
+        while self.groups.front().is_some_and(|oldest| oldest.began_ns.saturating_add(age_max_ns) <= now_ns) {
+            self.forget_oldest();
+        }
+        if self.groups.is_empty() {
+            // A compaction that began before may have kept cells of operations that were forgotten meanwhile.
+            (self.cells, self.bytes) = (BTreeMap::new(), 0);
+        }
+    }
+
+    fn trim(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max
+            && let Some((_, oldest)) = self.cells.pop_first()
+        {
+            self.bytes -= oldest.iter().map(|cell| bytes_of(cell.get())).sum::<usize>();
+        }
+    }
+
     /// Returns how many operations it forgets.
     fn forget_oldest(&mut self) -> usize {
         let Some(group) = self.groups.pop_front() else { return 0 };
@@ -177,6 +197,18 @@ impl LeftOut<'_> {
 }
 
 impl Region {
+    /// Lets go of answers that no call asks for any more. A region that is not written to is not flushed or compacted either, so
+    /// somebody has to call this from time to time. Returns the bytes of those that are kept.
+    pub fn expire_answers(&self) -> u64 {
+        self.answers.expire(self.services.env.clock.monotonic_ns()) as u64
+    }
+
+    /// Lets go of the oldest answers until the others have no more than `bytes_max`. Who repeats one of those calls is told that its
+    /// answer is gone.
+    pub fn trim_answers(&self, bytes_max: u64) {
+        self.answers.trim(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+    }
+
     /// The cells that an operation with this sequence id has written to the columns of `scan`, which reads one row. `None` if one of
     /// them is gone.
     pub fn answer(&self, mut scan: Scan, operation: SeqId, mode: ReadMode) -> Result<Option<Vec<Cell>>> {
@@ -229,6 +261,21 @@ mod tests {
         assert_eq!([7, 8].map(counts), [0, 0]);
         assert_eq!(answers.0.lock().bytes, 0);
         assert!(!answers.left_out(127 * SECOND).looks_at_all());
+    }
+
+    /// Without a flush or a compaction they stayed until the region was closed.
+    #[test]
+    fn a_region_that_is_not_written_to_lets_them_go() {
+        let answers = Answers::default();
+        (1..=3).for_each(|seq| answers.note(SeqId::new(seq), 0));
+        let left_out = answers.left_out(0);
+        (1..=3).for_each(|seq| left_out.note(cell(seq, 1 << 10).get()));
+        let bytes = answers.expire(60 * SECOND);
+        assert!(bytes > 3 << 10);
+        answers.trim(bytes - 1);
+        let counts = [1, 2, 3].map(|seq| answers.of(SeqId::new(seq)).len());
+        assert_eq!((answers.expire(60 * SECOND), counts), (bytes / 3 * 2, [0, 1, 1]), "the oldest goes first");
+        assert_eq!(answers.expire(180 * SECOND), 0);
     }
 
     #[test]

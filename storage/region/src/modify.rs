@@ -18,7 +18,7 @@ use crate::api::{
 };
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
-use crate::row_lock::{AHEAD_MS_MAX, RowGuards};
+use crate::row_lock::{COUNTER_AHEAD_MS_MAX, RowGuards};
 use crate::write::{BatchOutcome, CellsWritten, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
 
 /// What became of a checkAndMutate.
@@ -52,7 +52,7 @@ impl Region {
             let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
             let fresh = wants_fresh.then_some(&mut fresh);
-            let cells = self.add_new_values(&mutation, (&mut row, now_ms), mode, &mut edits, fresh)?;
+            let cells = self.add_new_values(&mutation, (&mut row, now_ms, clock_ms), mode, &mut edits, fresh)?;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
             Ok((cells, ticket))
@@ -211,7 +211,7 @@ impl Region {
                 }
                 MutationKind::Increment | MutationKind::Append => {
                     let mut fresh = Vec::new();
-                    let (row, wanted) = ((&mut *guards, now_ms), told.is_some().then_some(&mut fresh));
+                    let (row, wanted) = ((&mut *guards, now_ms, clock_ms), told.is_some().then_some(&mut fresh));
                     let cells = self.add_new_values(&mutation, row, mode, &mut edits, wanted)?;
                     if let Some(told) = &mut told {
                         told.push(fresh);
@@ -231,7 +231,7 @@ impl Region {
     fn add_new_values(
         &self,
         mutation: &Mutation,
-        (guards, clock_ms): (&mut RowGuards<'_>, i64),
+        (guards, stamped_ms, clock_ms): (&mut RowGuards<'_>, i64, i64),
         mode: ReadMode,
         edits: &mut Edits,
         mut fresh: Option<&mut Vec<Cell>>,
@@ -253,7 +253,8 @@ impl Region {
         // Columns that were written in this very millisecond move all of them to the next one, so that the new
         // cells of a mutation agree. A column further ahead goes its own way.
         let next_ms = current.values().map(|cell| cell.timestamp().saturating_add(1));
-        let now_ms = next_ms.filter(|&next| next <= clock_ms + AHEAD_MS_MAX).fold(clock_ms, i64::max);
+        let limit_ms = clock_ms.saturating_add(COUNTER_AHEAD_MS_MAX);
+        let now_ms = next_ms.filter(|&next| next <= limit_ms).fold(stamped_ms, i64::max);
         let comparator = self.info.comparator();
         // In the order of their columns, in which HBase finds the first value that is wrong.
         let mut deltas: Vec<&Cell> = mutation.cells.iter().collect();
@@ -262,7 +263,7 @@ impl Region {
         for delta in deltas {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
             let before = current.get(&column);
-            let cell = new_cell(mutation, delta, before, now_ms)?;
+            let cell = new_cell(mutation, delta, before, (now_ms, limit_ms))?;
             self.check_new_size(&cell)?;
             if let Some(fresh) = fresh.as_deref_mut().filter(|_| before.is_none()) {
                 fresh.push(cell.clone());
@@ -272,7 +273,7 @@ impl Region {
         for cell in &new_cells {
             edits.edits.push(Edit { cell: cell.clone(), timestamp: None });
         }
-        guards.raise(now_ms, clock_ms);
+        guards.raise(now_ms, stamped_ms);
         if !mutation.return_results {
             return Ok(Vec::new());
         }
@@ -341,15 +342,24 @@ fn column_holds(stored: Option<&Cell>, op: CompareType, value: &[u8]) -> Result<
     }
 }
 
-fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i64) -> Result<Cell> {
+/// `now_ms`: that of the mutation. Up to `limit_ms` a new value is a millisecond behind the one that it is made from.
+fn new_cell(
+    mutation: &Mutation,
+    delta: &Cell,
+    current: Option<&Cell>,
+    (now_ms, limit_ms): (i64, i64),
+) -> Result<Cell> {
     // A timestamp of the client's own counts where there was no cell (`HRegion.reckonDelta`).
     let timestamp = match current {
+        // So far ahead it keeps its timestamp, and its sequence id makes it the newer one. Otherwise a counter that is changed more
+        // than a thousand times in a second would run away from the clock, and hide each put and survive each delete after it.
+        Some(cell) if cell.timestamp() >= limit_ms.max(now_ms) => cell.timestamp(),
         Some(cell) => now_ms.max(cell.timestamp().saturating_add(1)),
         None if delta.timestamp() == LATEST_TIMESTAMP => now_ms,
         None => delta.timestamp(),
     };
     assert!(
-        current.is_none_or(|cell| timestamp > cell.timestamp() || timestamp == i64::MAX),
+        current.is_none_or(|cell| timestamp >= cell.timestamp()),
         "the new value at {timestamp} would lie under the one that it was made from"
     );
     let sum;

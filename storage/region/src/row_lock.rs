@@ -37,9 +37,13 @@ struct Stamped {
 const NEVER: Stamped = Stamped { at_ms: i64::MIN, deleted: false };
 /// How far timestamps may run ahead of the clock when a row is deleted and written again and again.
 pub(crate) const AHEAD_MS_MAX: i64 = 100;
+/// How far Increments and Appends alone bring them. What is left is for deletes of such a counter and for what comes behind those.
+pub(crate) const COUNTER_AHEAD_MS_MAX: i64 = 50;
 
-const _: () =
-    assert!(AHEAD_MS_MAX > 0, "a row that is deleted and written within a millisecond needs two of them");
+const _: () = assert!(
+    0 < COUNTER_AHEAD_MS_MAX && COUNTER_AHEAD_MS_MAX < AHEAD_MS_MAX,
+    "a row that is deleted and written within a millisecond needs two of them"
+);
 
 /// Holds the locks of one batch.
 pub(crate) struct RowGuards<'a> {

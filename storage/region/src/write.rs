@@ -5,6 +5,7 @@
 //! memstore, rows released. The log's word comes later and publishes the mini-batch; the row locks do not wait
 //! for it (docs/decisions/0002).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,6 +16,7 @@ use halcyon_cell::{
 use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
+use halcyon_schema::mob::is_mob_reference;
 use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
 
@@ -269,6 +271,10 @@ impl Region {
                 )));
             }
             check_type(mutation.kind, cell)?;
+            if !cell.tags().is_empty() && is_mob_reference(cell.get()) {
+                // Flushes write these. One that a client made up would be a value of another cell, or stop scans and compactions.
+                return Err(Error::invalid(format!("{cell:?} has a tag of references to mob files")));
+            }
             if mutation.cell_ttl_ms.is_some() {
                 check_tags_len(cell.tags().len(), mutation.cell_ttl_ms)?;
             }
@@ -312,8 +318,23 @@ impl Region {
     /// A version delete that names no timestamp means the newest version there is; the second one of the same
     /// column in one mutation the second newest, and so on (`HRegion.prepareDeleteTimestamps`).
     fn stamp_version_deletes(&self, mutation: &Mutation, now_ms: i64, mode: ReadMode) -> Result<Vec<Cell>> {
+        let mut wanted: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
+        for cell in mutation.cells.iter().filter(|cell| is_newest_version_delete(cell)) {
+            *wanted.entry((cell.family(), cell.qualifier())).or_default() += 1;
+        }
+        // Of each column the timestamps of its versions that are not taken yet, the newest first.
+        let mut versions: HashMap<(&[u8], &[u8]), std::vec::IntoIter<i64>> = HashMap::new();
+        for (&(family, qualifier), &count) in &wanted {
+            let mut scan = Scan::of_row(mutation.row.clone());
+            let qualifiers = [Bytes::copy_from_slice(qualifier)].into();
+            scan.families.insert(Bytes::copy_from_slice(family), Some(qualifiers));
+            scan.max_versions = count;
+            let found = self.read_row_newest(scan, mode)?;
+            let timestamps: Vec<i64> = found.iter().map(Cell::timestamp).collect();
+            versions.insert((family, qualifier), timestamps.into_iter());
+        }
         let mut stamped = Vec::with_capacity(mutation.cells.len());
-        for (at, cell) in mutation.cells.iter().enumerate() {
+        for cell in &mutation.cells {
             if cell.timestamp() != LATEST_TIMESTAMP {
                 stamped.push(cell.clone());
                 continue;
@@ -322,23 +343,9 @@ impl Region {
                 stamped.push(with_ttl(cell.clone(), mutation.cell_ttl_ms).with_timestamp(now_ms));
                 continue;
             }
-            let same = |other: &&Cell| {
-                is_newest_version_delete(other)
-                    && other.family() == cell.family()
-                    && other.qualifier() == cell.qualifier()
-            };
-            let count = mutation.cells[..=at].iter().filter(same).count() as u32;
-            let (family, qualifier) =
-                (Bytes::copy_from_slice(cell.family()), Bytes::copy_from_slice(cell.qualifier()));
-            let mut scan = Scan::of_row(mutation.row.clone());
-            scan.families.insert(family, Some([qualifier].into()));
-            scan.max_versions = count;
-            let versions = self.read_row_newest(scan, mode)?;
-            let timestamp = match versions.get(count as usize - 1) {
-                Some(version) => version.timestamp(),
-                None => now_ms, // nothing to delete
-            };
-            stamped.push(cell.with_timestamp(timestamp));
+            let left = versions.get_mut(&(cell.family(), cell.qualifier()));
+            let timestamp = left.and_then(Iterator::next);
+            stamped.push(cell.with_timestamp(timestamp.unwrap_or(now_ms))); // nothing to delete
         }
         Ok(stamped)
     }

@@ -25,6 +25,7 @@ mod new_family;
 mod on_demand;
 mod oracle;
 mod overlapping;
+mod patience;
 mod policies;
 mod raced_wals;
 mod replayed_twice;

@@ -352,3 +352,29 @@ fn a_directory_that_cannot_be_removed_is_no_load_on_its_way() {
         assert!(left(&bench).is_empty(), "the next opening removes it");
     }
 }
+
+/// Such a file said of itself that its cells are older than one of them was. The first compaction wrote that cell with the id it had,
+/// and no read ever found a view again that had dropped nothing above its read point.
+#[test]
+fn cells_with_ids_above_what_their_file_says_stop_no_reads() {
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    let other = Cell::build(b"r2", b"f", b"q", 5, CellType::Put, b"before", b"", 0);
+    bench.mutate(mutation(MutationKind::Put, b"r2", vec![other])).unwrap();
+    let path = source("f");
+    bench.fs.create_dir_all(path.parent().unwrap()).unwrap();
+    let mut writer = HFileWriter::create(&bench.env(), &path, WriterOptions::default()).unwrap();
+    for (row, seq) in [("r1", 1 << 62), ("r3", i64::MAX as u64 - 1)] {
+        let cell = Cell::build(row.as_bytes(), b"f", b"q", 5, CellType::Put, b"loaded", b"", seq);
+        writer.append(cell.get()).unwrap();
+    }
+    writer.append_file_info(b"SKIP_RESET_SEQ_ID", &[0xff]);
+    writer.append_file_info(b"MAX_MEMSTORE_TS_KEY", &1_i64.to_be_bytes());
+    writer.finish(FileMeta::default()).unwrap();
+    bench.fs.sync_dir(path.parent().unwrap()).unwrap();
+    bench.region.bulk_load(&load_of(vec![file("f", path)])).unwrap();
+    bench.region.flush(None).unwrap();
+    for major in [false, true] {
+        bench.compact(major).unwrap();
+        assert_eq!(shown(&bench).len(), 3, "and no read waits for ever");
+    }
+}

@@ -485,3 +485,41 @@ fn a_scanner_gets_the_older_of_two_values_of_a_key() {
     assert_eq!(found, [b"the older of two values"]);
     assert_eq!(read(&bench), ["the newer of two values", LARGE]);
 }
+
+fn made_up(tag: &[u8]) -> Cell {
+    let mut tags = Vec::new();
+    halcyon_cell::append_tag(&mut tags, halcyon_cell::TagType::MOB_REFERENCE, tag);
+    Cell::build(b"m", b"f", b"q", 5, CellType::Put, b"x", &tags, 0)
+}
+
+/// A client could write one. From then on no compaction of its file and no scan over its row came to an end.
+#[test]
+fn a_reference_that_a_client_made_up_is_refused() {
+    let bench = Bench::new(&[family()]);
+    let error = bench.mutate(mutation(MutationKind::Put, b"m", vec![made_up(b"")])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    put(&bench, "r", LARGE);
+    assert_eq!(read(&bench), [LARGE]);
+}
+
+#[test]
+fn a_reference_that_makes_no_sense_stops_no_compaction() {
+    let bench = Bench::new(&[family()]);
+    put(&bench, "a", LARGE);
+    flush(&bench);
+    let path = std::path::Path::new("/out/f/0123abcd");
+    bench.fs.create_dir_all(path.parent().unwrap()).unwrap();
+    let options = halcyon_hfile::WriterOptions { include_tags: true, ..halcyon_hfile::WriterOptions::default() };
+    let mut writer = halcyon_hfile::HFileWriter::create(&bench.env(), path, options).unwrap();
+    writer.append(made_up(b"").get()).unwrap();
+    writer.finish(halcyon_hfile::FileMeta::default()).unwrap();
+    bench.fs.sync_dir(path.parent().unwrap()).unwrap();
+    let family = Bytes::from_static(b"f");
+    let files = vec![BulkLoadFile { family, path: path.to_path_buf(), from: None, copy: false }];
+    bench.region.bulk_load(&BulkLoad { files, assign_seq: true, cluster_ids: Vec::new(), replicate: false }).unwrap();
+    bench.compact(false).unwrap();
+    bench.compact(true).unwrap();
+    assert_eq!(references(&bench).len(), 2, "it is left as it is");
+    let rest = bench.scan(Scan { stop_row: Bytes::from_static(b"b"), ..Scan::default() }).unwrap().concat();
+    assert_eq!(rest[0].value(), LARGE.as_bytes());
+}

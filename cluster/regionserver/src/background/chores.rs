@@ -92,6 +92,7 @@ impl Chores {
         if self.leases.is_due(now_ns, LEASE_CHECK_PERIOD) {
             parts.counters.leases_expired.add(parts.scanners.expire() as u64);
             parts.expire_nonces();
+            parts.memory.fit_answers();
             parts.memory.fit_cache();
         }
         if self.old_edits.is_due(now_ns, OLD_EDITS_CHECK_PERIOD) {

@@ -61,6 +61,8 @@ pub(crate) struct MemoryAccountant {
     cut_bytes: AtomicU64,
     /// What the memstores may hold before that is taken off.
     memstores_bytes: AtomicU64,
+    /// What regions keep for calls that are repeated, when it was last looked at.
+    kept_answers_bytes: AtomicU64,
     pub(crate) accounts: MemoryAccounts,
 }
 
@@ -70,6 +72,7 @@ impl MemoryAccountant {
             tuner: Mutex::new(Tuner::new(shares.memstore_share, shares.cache_share)),
             cut_bytes: AtomicU64::new(0),
             memstores_bytes: AtomicU64::new(parts.pressure.high_bytes()),
+            kept_answers_bytes: AtomicU64::new(0),
             accounts: MemoryAccounts::default(),
             parts,
             shares,
@@ -99,11 +102,27 @@ impl MemoryAccountant {
             beside("files", self.files_held_bytes()),
             beside("scanners", parts.scanners.held_bytes()),
             beside("nonces", parts.nonces.stats().held_bytes),
+            part("answers-for-repeated-calls", self.kept_answers_bytes.load(Ordering::Relaxed), plan.working),
         ];
         report.extend(self.accounts.all().iter().map(|account| beside(account.name(), account.held_bytes())));
         report.push(part("log", parts.logs.held_bytes(), plan.log));
         report.push(part("working", parts.writers.busy_count() as u64 * WRITER_BYTES, plan.working));
         report
+    }
+
+    /// Lets regions forget what they have answered to Increments and Appends: what is too old, and the oldest of each region if all of them
+    /// together keep more than they may.
+    pub(crate) fn fit_answers(&self) {
+        let regions = self.parts.regions.online();
+        let kept: Vec<u64> = regions.iter().map(|online| online.region.expire_answers()).collect();
+        let (sum, limit) = (kept.iter().sum::<u64>(), self.shares.plan.working);
+        self.kept_answers_bytes.store(sum.min(limit), Ordering::Relaxed);
+        if sum <= limit {
+            return;
+        }
+        for (online, bytes) in regions.iter().zip(kept) {
+            online.region.trim_answers((u128::from(bytes) * u128::from(limit) / u128::from(sum)) as u64);
+        }
     }
 
     /// What blocks may take of what they share with the memstores.

@@ -15,6 +15,8 @@ use halcyon_rpc::Connection;
 
 /// Pairs of user and host of which closed connections are remembered at most.
 const CLIENTS_COUNT_MAX: usize = 1000;
+/// Bytes of a user's name at most. A client chooses it, up to 64 KiB, and each report to the master has all of them.
+const NAME_LEN_MAX: usize = 256;
 /// User and host of what is beyond that.
 const OTHERS: &str = "(others)";
 /// The user of a connection that names none.
@@ -87,7 +89,8 @@ impl UserLoads {
 
     fn begin(&self, connection: &Connection) -> Arc<dyn std::any::Any + Send + Sync> {
         let load = Arc::new(ConnectionLoad::default());
-        let user = connection.user.clone().unwrap_or_else(|| UNNAMED.to_string());
+        let user = connection.user.as_deref().unwrap_or(UNNAMED);
+        let user = user[..user.floor_char_boundary(NAME_LEN_MAX)].to_string();
         let host = connection.peer.rsplit_once(':').map_or(&*connection.peer, |(host, _)| host).to_string();
         self.state.lock().open.insert(connection.id, ((user, host), load.clone()));
         load
@@ -145,6 +148,18 @@ mod tests {
             write_requests_count: Some(writes),
             filtered_requests_count: Some(filtered),
         }
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let loads = UserLoads::default();
+        for id in 0..10 {
+            let name = format!("{}{id}{}", "a".repeat(NAME_LEN_MAX - 2), "\u{e4}".repeat(30_000));
+            loads.note_reads(&connection(id, Some(name), "10.0.0.1:5"), 1);
+        }
+        let users = loads.to_pb();
+        assert_eq!(users.len(), 10);
+        assert!(users.iter().all(|user| user.user_name.len() == NAME_LEN_MAX - 1), "{users:?}");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, LATEST_TIMESTAMP};
+use halcyon_cell::{Cell, LATEST_TIMESTAMP, TagType, append_tag};
 use halcyon_proto::pb;
 use halcyon_region::{ClusterIds, Mutation, MutationKind, TimeRange};
 use halcyon_rpc::RpcError;
+use halcyon_schema::mob::is_mob_reference;
 use halcyon_schema::{ClusterUuid, TableName};
 use halcyon_wal::META_FAMILY;
 use prost::Message;
@@ -70,6 +71,28 @@ fn cluster_ids(key: &pb::WalKey) -> ClusterIds {
     (!ids.is_empty()).then_some(ids)
 }
 
+/// A reference to a mob file of the other cluster means nothing here, and regions take none. The source would send it for ever.
+fn without_mob_tags(cell: Cell) -> Cell {
+    if cell.tags().is_empty() || !is_mob_reference(cell.get()) {
+        return cell;
+    }
+    let mut tags = Vec::new();
+    let of_mob = [TagType::MOB_REFERENCE, TagType::MOB_TABLE_NAME];
+    for tag in cell.get().tag_iter().filter(|tag| !of_mob.contains(&tag.tag_type)) {
+        append_tag(&mut tags, tag.tag_type, tag.value);
+    }
+    Cell::build(
+        cell.row(),
+        cell.family(),
+        cell.qualifier(),
+        cell.timestamp(),
+        cell.cell_type(),
+        cell.value(),
+        &tags,
+        cell.seq(),
+    )
+}
+
 fn add_entry(
     cells: impl Iterator<Item = Cell>,
     cluster_ids: &ClusterIds,
@@ -85,6 +108,7 @@ fn add_entry(
         if cell.row().is_empty() {
             return Err(invalid("a replicated cell has no row"));
         }
+        let cell = without_mob_tags(cell);
         if let Some(last) = mutations[first..].last_mut()
             && last.row == cell.row()
             && last.cells[0].cell_type() == cell.cell_type()

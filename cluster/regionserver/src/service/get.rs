@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use halcyon_cell::Cell;
+use halcyon_env::Patience;
 use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags};
 
-use super::{CallError, Waits, decode, hosted, ready};
+use super::{CallError, Waits, decode, hosted, inline, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::metrics::op_times::Op;
@@ -46,7 +47,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         return hosted::get(server, online, request.get, call, codec, quota);
     }
     let counts = quota.is_some();
-    match read(&online, &request.get, ReadMode::CacheOnly, counts) {
+    match inline(|| read(&online, &request.get, ReadMode::CacheOnly, counts)) {
         Ok(found) => {
             settle(quota, &found);
             ready(Ok(reply(&online, found, codec)))
@@ -57,8 +58,10 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             let waits = Waits::new(call.terms());
             Outcome::Later(Box::pin(async move {
                 let on_pool = online.clone();
+                let is_wanted = server.is_wanted(&waits.terms);
                 let work = move || {
-                    read(&on_pool, &request.get, ReadMode::AnyDisk, counts).map_err(CallError::into_rpc)
+                    let read = || read(&on_pool, &request.get, ReadMode::AnyDisk, counts);
+                    Patience::while_wanted(is_wanted, read).map_err(CallError::into_rpc)
                 };
                 let found = server.run_pooled("Get", waits, work).await?;
                 settle(quota, &found);

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
-use halcyon_env::{Lookups, Tally};
+use halcyon_env::{IsWanted, Lookups, Patience, Tally};
 use halcyon_rpc::{
     AnsweredCalls, Call, CallClass, CallHead, CallParts, Connection, Notable, NotedCall, Outcome, Reply,
     Reservation, RpcError, Service, Terms,
@@ -248,6 +248,12 @@ impl RegionServer {
         terms.dropped(self.env.clock.monotonic_ns()).map(RpcError::dropped)
     }
 
+    /// Whether somebody waits for what a read finds. A read that finds nothing may look at all of a region.
+    fn is_wanted(self: &Arc<Self>, terms: &Terms) -> IsWanted {
+        let (server, terms) = (self.clone(), terms.clone());
+        Arc::new(move || server.dropped(&terms).is_none())
+    }
+
     /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it. A call
     /// whose client has given up or gone meanwhile is dropped, unless it has `begun` to change something.
     async fn run_pooled<T, F>(&self, method: &'static str, waits: Waits, work: F) -> Result<T, RpcError>
@@ -318,6 +324,15 @@ impl RegionServer {
 
 fn decode<M: Message + Default>(method: &str, param: Bytes) -> Result<M, RpcError> {
     M::decode(param).map_err(|error| errors::undecodable(method, &error))
+}
+
+/// What a thread that serves connections may look at for one call: about a millisecond. What needs more is done again on the pool, as
+/// what needs the disk is.
+const INLINE_LOOKS: u32 = 4096;
+
+/// Carries out reads of `CacheOnly` on the thread that received the call.
+fn inline<T>(work: impl FnOnce() -> T) -> T {
+    Patience::of_looks(INLINE_LOOKS, work)
 }
 
 fn ready(result: Result<Reply, RpcError>) -> Outcome {

@@ -21,7 +21,7 @@ use super::exec_service::{Answer, EndpointCall};
 use super::multi_order::Order;
 use super::multi_reply::MultiReply;
 use super::mutate::{await_turn, nonces_until_ns};
-use super::{CallError, Waits, decode, ready};
+use super::{CallError, Waits, decode, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::CellSource;
@@ -105,7 +105,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     if run.is_large || run.permit.is_some() {
         return Outcome::Later(Box::pin(run_on_pool(run)));
     }
-    match run.go_on(ReadMode::CacheOnly) {
+    match inline(|| run.go_on(ReadMode::CacheOnly)) {
         Ok(()) => run.complete(),
         Err(NeedsDisk) => Outcome::Later(Box::pin(run_on_pool(run))),
     }

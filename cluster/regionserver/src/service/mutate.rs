@@ -16,7 +16,7 @@ use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
 
-use super::{CallError, Waits, decode, ready};
+use super::{CallError, Waits, decode, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Once, Turn};
 use crate::convert::{self, CellSource};
@@ -25,6 +25,10 @@ use crate::errors;
 use crate::metrics::op_times::Op;
 use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
+
+/// Cells of a mutation, and their bytes, that are written by the event loop which received the call.
+const INLINE_CELLS_MAX: usize = 1_000;
+const INLINE_BYTES_MAX: usize = 1 << 20;
 
 /// `MutateResponse { processed: true }`.
 const PROCESSED: &[u8] = &[0x10, 0x01];
@@ -85,9 +89,11 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
     let Request { online, mutation, condition, nonce, codec, terms, proto, quota } = request;
     let tag = online.ops.tag(op(&mutation, condition.is_some()), 1);
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
-    if plain {
-        // Nothing to repeat, nothing to remember.
-        let outcome = online.region.mutate(vec![mutation], false, Nonce::default(), ReadMode::CacheOnly);
+    let is_large = is_large(&mutation);
+    // With nothing to repeat, nothing is remembered.
+    let nonce = if plain { Nonce::default() } else { nonce };
+    if plain && !is_large {
+        let outcome = online.region.mutate(vec![mutation], false, nonce, ReadMode::CacheOnly);
         let done = outcome.map_err(CallError::from).and_then(|mut outcome| {
             outcome.results.pop().transpose()?;
             Ok(Done { processed: Some(true), result: None, ticket: Some(outcome.ticket), guard: None })
@@ -99,7 +105,11 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         };
     }
     let mut request = Request { online, mutation, condition, nonce, codec, terms, proto, quota };
-    match request.attempt(server, ReadMode::CacheOnly) {
+    let attempted = match is_large {
+        true => Err(CallError::NeedsDisk),
+        false => inline(|| request.attempt(server, ReadMode::CacheOnly)),
+    };
+    match attempted {
         Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
@@ -120,6 +130,12 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
             }))
         }
     }
+}
+
+/// Whether it takes so long that the other connections of an event loop are not to wait for it.
+fn is_large(mutation: &Mutation) -> bool {
+    mutation.cells.len() > INLINE_CELLS_MAX
+        || mutation.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>() > INLINE_BYTES_MAX
 }
 
 /// On the threads of calls to coprocessors.

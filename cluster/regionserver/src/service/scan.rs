@@ -11,14 +11,15 @@
 //! is small; a small scan that is sure to end with this call is tried from the cache first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, Patience};
 use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 
 use super::scan_run::{Limits, Origin, ScanRun};
-use super::{CallError, Waits, decode, hosted, ready};
+use super::{CallError, Waits, decode, hosted, inline, ready};
 use crate::RegionServer;
 use crate::calls::scanners::{Claim, OpenScanner};
 use crate::convert;
@@ -52,7 +53,7 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
         return ready(Err(server.regions.not_online(&name)));
     }
     holder.connection = Arc::clone(&call.connection);
-    let limits = Limits::new(server, call, &request);
+    let mut limits = Limits::new(server, call, &request);
     let counted = request.next_call_seq.is_some();
     let quota = match server.scan_quota(&holder.online, call, &request, holder.history) {
         Ok(quota) => quota,
@@ -64,10 +65,18 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
     let small = is_small(server, &request) && !holder.has_filter;
     // One that has let go of its view may find a file when it takes another.
     let is_in_memory = holder.online.region.memory_only() && !holder.scanner.has_let_go();
-    let inline = limits.rows == 0 || (small && is_in_memory);
+    // It cannot begin anew on the pool, but it may end early where the client knows heartbeats.
+    let is_inline = limits.rows == 0 || (small && is_in_memory && limits.deadline_ns.is_some());
+    if is_inline && let Some(deadline_ns) = &mut limits.deadline_ns {
+        let inline_ns = INLINE_TIME_MAX.as_nanos() as u64;
+        *deadline_ns = (*deadline_ns).min(server.env.clock.monotonic_ns().saturating_add(inline_ns));
+    }
     let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted, quota };
-    if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
+    if is_inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
 }
+
+/// So long a call of a scanner is served by the thread that received it, about.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
@@ -75,8 +84,10 @@ fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let ScanRun { holder, id, limits, counted, quota, .. } = run;
     server.scanners.await_turn(id, holder);
     let queued = Queued { server: server.clone(), id, limits: Some(limits), counted, quota };
+    let is_wanted = server.is_wanted(&waits.terms);
     Outcome::Later(Box::pin(async move {
-        let work = move || queued.run().map_err(CallError::into_rpc);
+        let run = move || queued.run().map_err(CallError::into_rpc);
+        let work = move || Patience::while_wanted(is_wanted, run);
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
         Ok(Reply { reservation, ..reply })
     }))
@@ -146,15 +157,17 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
     }
     if opening.is_small() {
         let mode = if opening.online.region.memory_only() { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
-        match opening.run(mode) {
+        match inline(|| opening.run(mode)) {
             Err(CallError::NeedsDisk) => {}
             result => return ready(result.map_err(CallError::into_rpc)),
         }
     }
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max());
+    let is_wanted = server.is_wanted(&waits.terms);
     Outcome::Later(Box::pin(async move {
-        let work = move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc);
+        let run = move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc);
+        let work = move || Patience::while_wanted(is_wanted, run);
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
         Ok(Reply { reservation, ..reply })
     }))

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 
 use crate::Comparator;
+use crate::expressions::Expressions;
 use crate::regex::JavaRegex;
 
 fn found(found: bool) -> Ordering {
@@ -115,7 +117,7 @@ fn decode_utf16(value: &[u8], little_endian: bool, mark: bool) -> String {
 ///
 /// Both engines of HBase, `JAVA` and `JONI`, read Java's syntax; here both are [`JavaRegex`].
 pub(crate) struct RegexStringComparator {
-    regex: JavaRegex,
+    regex: Arc<JavaRegex>,
     charset: Charset,
 }
 
@@ -126,6 +128,7 @@ impl RegexStringComparator {
         flags: i32,
         charset: &str,
         engine: Option<&str>,
+        expressions: &mut Expressions,
     ) -> Result<RegexStringComparator> {
         if let Some(engine) = engine
             && engine != "JAVA"
@@ -134,13 +137,17 @@ impl RegexStringComparator {
             return Err(Error::invalid(format!("RegexStringComparator: unknown engine {engine}")));
         }
         let charset = Charset::by_name(charset)?;
-        Ok(RegexStringComparator { regex: JavaRegex::new(pattern, flags)?, charset })
+        Ok(RegexStringComparator { regex: expressions.compile(pattern, flags)?, charset })
     }
 }
 
 impl Comparator for RegexStringComparator {
     fn compare(&self, value: &[u8]) -> Result<Ordering> {
         Ok(found(self.regex.is_found_in(&self.charset.decode(value))?))
+    }
+
+    fn cost(&self) -> u32 {
+        self.regex.cost()
     }
 }
 

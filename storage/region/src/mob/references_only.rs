@@ -21,6 +21,10 @@ impl ReferencesOnly {
 }
 
 impl Filter for ReferencesOnly {
+    fn cost(&self) -> u32 {
+        self.inner.as_ref().map_or(1, |inner| inner.cost())
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.reset())
     }

@@ -69,8 +69,16 @@ impl MobRewriter {
             self.end_full_file()?;
             return Ok(len);
         }
-        let reference = MobReference::of(cell)?;
-        if !self.rewrites || self.stays(&reference)? {
+        let reference = match MobReference::of(cell) {
+            Ok(reference) => reference,
+            // It was written by somebody else. It is no worse afterwards, and the other cells of its file are compacted.
+            Err(error) => {
+                tracing::error!(%error, "a reference to a mob file makes no sense, and is left as it is");
+                append(cell)?;
+                return Ok(0);
+            }
+        };
+        if !self.rewrites || self.stays(&reference) {
             self.outputs.refs.add(&reference.table, reference.file);
             append(cell)?;
             return Ok(0);
@@ -93,14 +101,17 @@ impl MobRewriter {
         Ok(len)
     }
 
-    /// Whether a reference stays because its file is large enough.
-    fn stays(&self, reference: &MobReference<'_>) -> Result<bool> {
-        let Some(lengths) = &self.lengths else { return Ok(false) };
-        let Some(&len) = lengths.get(reference.file) else {
-            let file = reference.file;
-            return Err(Error::corrupt(format!("a cell refers to {file}, which its file does not list")));
-        };
-        Ok(len >= self.store.settings.file_bytes_max && self.store.is_on())
+    /// Whether a reference stays because its file is large enough, or because the store file does not list it: then it is somebody
+    /// else's, and from here on it is listed.
+    fn stays(&self, reference: &MobReference<'_>) -> bool {
+        let Some(lengths) = &self.lengths else { return false };
+        match lengths.get(reference.file) {
+            Some(&len) => len >= self.store.settings.file_bytes_max && self.store.is_on(),
+            None => {
+                tracing::error!(file = reference.file, "a cell refers to a mob file that its store file does not list");
+                true
+            }
+        }
     }
 
     fn end_full_file(&mut self) -> Result<()> {

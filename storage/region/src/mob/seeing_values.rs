@@ -31,6 +31,10 @@ impl SeeingValues {
 }
 
 impl Filter for SeeingValues {
+    fn cost(&self) -> u32 {
+        self.inner.cost()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()
     }

@@ -16,6 +16,7 @@ pub(crate) enum Hidden {
 #[derive(Default)]
 pub(crate) struct DeleteTracker {
     family_timestamp: Option<i64>,
+    /// The newest first, each once: they are searched by halves, since a row may have a million of them.
     family_versions: Vec<i64>,
     column: Option<ColumnDelete>,
     /// Kept between columns so that its memory is used again.
@@ -46,7 +47,12 @@ impl DeleteTracker {
         let cell_type = marker.cell_type();
         match cell_type {
             CellType::DeleteFamily => self.family_timestamp = Some(timestamp),
-            CellType::DeleteFamilyVersion => self.family_versions.push(timestamp),
+            CellType::DeleteFamilyVersion => {
+                // Markers of a family come in the order of their timestamps, so this is nearly always the end.
+                if let Err(at) = self.family_versions.binary_search_by(|known| timestamp.cmp(known)) {
+                    self.family_versions.insert(at, timestamp);
+                }
+            }
             _ => {
                 // A narrower marker behind a wider one of the same column adds nothing.
                 let same_column = marker.qualifier() == self.qualifier;
@@ -72,7 +78,7 @@ impl DeleteTracker {
         if self.family_timestamp.is_some_and(|family| timestamp <= family) {
             return Hidden::WithOlder;
         }
-        if self.family_versions.contains(&timestamp) {
+        if self.family_versions.binary_search_by(|known| timestamp.cmp(known)).is_ok() {
             return Hidden::Alone;
         }
         if let Some(column) = &self.column {

@@ -54,6 +54,8 @@ pub(super) struct NewVersions {
     /// Whether only the end of a put matters, and not what brought it about.
     ends_alike: bool,
     of_family: Vec<Marker>,
+    /// Those of the family that hide one version: by timestamp, the newest first. There may be a million of them in a row.
+    of_family_versions: Vec<Marker>,
     of_column: Vec<Marker>,
     /// The column, once there was a cell of it.
     on_column: bool,
@@ -82,6 +84,7 @@ impl NewVersions {
             versions_max,
             ends_alike,
             of_family: Vec::new(),
+            of_family_versions: Vec::new(),
             of_column: Vec::new(),
             on_column: false,
             qualifier: Vec::new(),
@@ -95,6 +98,7 @@ impl NewVersions {
     /// Starts a new row.
     pub fn reset(&mut self) {
         self.of_family.clear();
+        self.of_family_versions.clear();
         self.on_column = false;
     }
 
@@ -127,7 +131,14 @@ impl NewVersions {
                 markers.retain(|earlier| earlier.with_older || earlier.timestamp == timestamp);
             }
         }
-        markers.push(Marker { timestamp, seq, with_older, stays });
+        let marker = Marker { timestamp, seq, with_older, stays };
+        if is_of_family && !with_older {
+            // They come in this order, so this is nearly always the end.
+            let at = self.of_family_versions.partition_point(|earlier| earlier.timestamp >= timestamp);
+            self.of_family_versions.insert(at, marker);
+        } else {
+            markers.push(marker);
+        }
     }
 
     /// What has become of a put, given everything before it in the row.
@@ -135,7 +146,11 @@ impl NewVersions {
         let start = moment_of_put(put.seq());
         let (mut end, mut fate) = (u64::MAX, Fate::Live);
         let mut is_forgotten = false;
-        for marker in self.of_family.iter().chain(&self.of_column).filter(|marker| marker.hides(put)) {
+        let begin = self.of_family_versions.partition_point(|marker| marker.timestamp > put.timestamp());
+        let of_this_version =
+            self.of_family_versions[begin..].iter().take_while(|marker| marker.timestamp == put.timestamp());
+        let markers = self.of_family.iter().chain(&self.of_column).chain(of_this_version);
+        for marker in markers.filter(|marker| marker.hides(put)) {
             end = end.min(moment_of_marker(marker.seq));
             fate = Fate::Deleted;
             is_forgotten |= !marker.stays;

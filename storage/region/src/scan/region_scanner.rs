@@ -14,7 +14,7 @@ use halcyon_filter::{Filter, RowOutcome, finish_row};
 
 use super::found::FoundCells;
 use super::source::Heap;
-use super::store_scanner::{Budget, StoreScanner, StoreState};
+use super::store_scanner::{Budget, LookCost, StoreScanner, StoreState};
 use crate::api::{NextState, Scan, ScanCounts, ScanLimits};
 use crate::read_points::HeldReadPoint;
 use crate::region::Region;
@@ -39,11 +39,15 @@ pub struct RegionScanner {
     include_stop_row: bool,
     reversed: bool,
     batch: Option<u32>,
+    look: LookCost,
     row: Vec<u8>,
     position: Position,
     counts: ScanCounts,
     exhausted: bool,
 }
+
+/// What a row that gives nothing costs in looks, those at its cells left out: stores are left, sought, and chosen from.
+const LOOKS_OF_A_ROW: u32 = 8;
 
 /// What a scanner needs to resume later with other segments and files.
 pub(crate) struct ResumableScan {
@@ -110,6 +114,10 @@ impl RegionScanner {
             parts.joined.is_empty() || parts.filter.is_some(),
             "families are read late for rows that pass a filter: without one all families decide"
         );
+        let look = LookCost::new(parts.filter.as_deref());
+        if parts.filter.is_some() {
+            look.spend(1)?; // a filter may take longer for one cell than a thread has
+        }
         Ok(RegionScanner {
             resumable: parts.resumable,
             clock: parts.clock,
@@ -122,6 +130,7 @@ impl RegionScanner {
             include_stop_row: parts.include_stop_row,
             reversed: parts.reversed,
             batch: parts.batch,
+            look,
             row: Vec::new(),
             position: Position::BetweenRows,
             counts: ScanCounts::default(),
@@ -297,7 +306,7 @@ impl RegionScanner {
             }
             self.counts.rows_filtered += 1;
             self.reset_filter()?;
-            if self.is_late(limits) {
+            if self.is_late(limits)? {
                 return Ok(NextState::TimeReached { mid_row: false });
             }
         }
@@ -383,7 +392,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, out.count() - start, &*self.clock),
+            &mut budget(limits, (self.batch, self.look), out.count() - start, &*self.clock),
             out,
         )?;
         self.position = Position::InStores(at);
@@ -418,7 +427,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, of_stores - start, &*self.clock),
+            &mut budget(limits, (self.batch, self.look), of_stores - start, &*self.clock),
             out,
         )?;
         self.position = Position::InJoined(at);
@@ -455,7 +464,7 @@ impl RegionScanner {
         if is_last {
             return Ok(Some(NextState::Exhausted));
         }
-        Ok(self.is_late(limits).then_some(NextState::TimeReached { mid_row: false }))
+        Ok(self.is_late(limits)?.then_some(NextState::TimeReached { mid_row: false }))
     }
 
     /// Leaves the row behind in every deciding store and starts the filter anew.
@@ -474,14 +483,16 @@ impl RegionScanner {
         }
     }
 
-    fn is_late(&self, limits: &ScanLimits) -> bool {
-        limits.deadline_ns.is_some_and(|deadline| self.clock.monotonic_ns() >= deadline)
+    /// Asked for each row that gives nothing.
+    fn is_late(&self, limits: &ScanLimits) -> Result<bool> {
+        self.look.spend(LOOKS_OF_A_ROW)?;
+        Ok(limits.deadline_ns.is_some_and(|deadline| self.clock.monotonic_ns() >= deadline))
     }
 }
 
 fn budget<'a>(
     limits: &'a mut ScanLimits,
-    batch: Option<u32>,
+    (batch, look): (Option<u32>, LookCost),
     cells_so_far: usize,
     clock: &'a dyn Clock,
 ) -> Budget<'a> {
@@ -491,6 +502,7 @@ fn budget<'a>(
         may_cut_row: limits.may_cut_row,
         deadline_ns: limits.deadline_ns,
         clock,
+        look,
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
-use halcyon_env::invariant;
+use halcyon_cell::{Cell, CellRef, Error, ErrorKind, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
+use halcyon_env::{Impatience, Patience, invariant};
 use halcyon_filter::Filter;
 
 use super::found::FoundCells;
@@ -44,6 +44,33 @@ pub(crate) struct Budget<'a> {
     pub may_cut_row: bool,
     pub deadline_ns: Option<u64>,
     pub clock: &'a dyn halcyon_env::Clock,
+    /// See [`LookCost`].
+    pub look: LookCost,
+}
+
+/// What it costs to look at a cell, with the filter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookCost {
+    cost: u32,
+    /// So often, less one, the clock and the patience are asked; all its bits are ones.
+    mask: u32,
+}
+
+impl LookCost {
+    pub fn new(filter: Option<&dyn Filter>) -> LookCost {
+        let cost = filter.map_or(1, Filter::cost).max(1);
+        let between = (CELLS_BETWEEN_CLOCK_LOOKS / cost.checked_next_power_of_two().unwrap_or(u32::MAX)).max(1);
+        assert!(between.is_power_of_two(), "asked for each cell: no division");
+        LookCost { cost, mask: between - 1 }
+    }
+
+    /// So many cells were looked at, or are about to be.
+    pub fn spend(&self, cells: u32) -> Result<()> {
+        Patience::spend(self.cost.saturating_mul(cells)).map_err(|impatience| match impatience {
+            Impatience::Spent => Error::new(ErrorKind::NeedsDisk, "it takes too long for this thread"),
+            Impatience::Unwanted => Error::new(ErrorKind::Stopping, "nobody waits for the answer any more"),
+        })
+    }
 }
 
 impl Budget<'_> {
@@ -205,7 +232,7 @@ impl StoreScanner {
             self.matcher.set_row(first.row());
             self.cells_of_row = 0;
         }
-        let mut looks = 0;
+        let mut looks = 0_u32;
         loop {
             let Some(cell) = self.heap.peek() else {
                 return self.row_done();
@@ -262,11 +289,13 @@ impl StoreScanner {
                 MatchCode::DoneScan => return Ok(StoreState::ScanDone),
             }
             looks += 1;
-            if looks % CELLS_BETWEEN_CLOCK_LOOKS == 0
-                && budget.may_cut_row
-                && budget.deadline_ns.is_some_and(|deadline| budget.clock.monotonic_ns() >= deadline)
-            {
-                return self.stop_at(StoreState::TimeReached);
+            if looks & budget.look.mask == 0 {
+                budget.look.spend(budget.look.mask + 1)?;
+                if budget.may_cut_row
+                    && budget.deadline_ns.is_some_and(|deadline| budget.clock.monotonic_ns() >= deadline)
+                {
+                    return self.stop_at(StoreState::TimeReached);
+                }
             }
         }
     }
