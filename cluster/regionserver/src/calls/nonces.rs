@@ -348,7 +348,7 @@ impl Once {
 
     /// A nonce that is only for the WAL.
     pub(crate) fn unguarded(nonce: Nonce) -> Once {
-        Once { nonce, ..Once::default() }
+        Once { nonce, guard: None, is_durable: false }
     }
 
     /// The write stands in the WAL with this sequence id, or nobody knows whether it does.
