@@ -446,7 +446,8 @@ impl RegionServer {
         self.regions.complete_open(encoded, opened.as_ref().ok().cloned());
         let online = opened?;
         self.background.prefetcher.check(&online);
-        if online.region.has_references() {
+        // As in HBase (`HRegionServer.postOpenDeployTasks`).
+        if online.region.has_references() || online.region.compaction_wanted() {
             self.background.compactions.request(&online);
         }
         let seq = online.region.open_seq_num().get();

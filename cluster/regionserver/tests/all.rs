@@ -8,6 +8,7 @@ mod compaction;
 mod concurrent;
 mod coprocessors;
 mod endpoints;
+mod fake_jvm;
 mod faults;
 mod garbage;
 mod multi;

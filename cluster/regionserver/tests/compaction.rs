@@ -91,6 +91,21 @@ fn the_switch_ends_a_compaction_and_lets_it_begin_again() {
     });
 }
 
+/// A region that moved with many files had to wait for the next look at all regions.
+#[test]
+fn a_region_that_opens_with_many_files_is_compacted() {
+    let lab = Lab::new();
+    for round in 0..5 {
+        lab.put("r", "q", &round.to_string());
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    }
+    assert_eq!(load(&lab).storefiles(), 5, "flushes by the master leave compactions to others");
+    lab.server.close_region(lab.info.encoded_name(), false).unwrap();
+    lab.server.open_region(&lab.info, &common::table().into()).unwrap();
+    eventually("it is compacted", || load(&lab).storefiles() == 1);
+    assert_eq!(lab.row("r"), ["4"]);
+}
+
 /// HBase's `TestCompactionState` looks at this.
 #[test]
 fn a_minor_compaction_that_takes_all_files_is_no_major_one() {

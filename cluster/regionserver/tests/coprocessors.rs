@@ -4,181 +4,21 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
 use crate::common;
-use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Lab, get, settings, table};
+use crate::fake_jvm::{FakeJvm, hosted, lab};
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::Clock;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, frame, mutation};
+use halcyon_proto::coprocessor::mutation;
 use halcyon_proto::pb;
 use halcyon_regionserver::{JvmSurroundings, RegionServerSettings};
 use halcyon_rpc::{RpcError, Service};
 use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
-
-fn lab(java: &str) -> Lab {
-    let mut settings: RegionServerSettings = settings();
-    settings.coprocessors.region_classes = "org.x.Observer".to_string();
-    settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
-    settings.coprocessors.host_java = java.to_string();
-    Lab::with(SimFileSystem::new(), settings)
-}
-
-/// Plays the JVM of a server: its class has the hooks of `hooks` (`coprocessors/hooks.rs`). Scanners have no end and no cells, and before a Get
-/// the class writes row `w` through its region.
-#[derive(Default)]
-struct FakeJvm {
-    hooks: u64,
-    open: Mutex<HashSet<u64>>,
-    last_id: AtomicU64,
-    /// What it is told of writes: behind those of clients, and of its own.
-    told: Mutex<Vec<Frame>>,
-    /// What happens behind the next write. The connection of that operation ends then, as if the JVM had ended.
-    at_post: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl FakeJvm {
-    fn new(hooks: u64) -> Arc<FakeJvm> {
-        Arc::new(FakeJvm { hooks, ..FakeJvm::default() })
-    }
-
-    /// What a server needs to start it.
-    fn surroundings(self: &Arc<Self>, dir: &Path) -> JvmSurroundings {
-        let named = dir.join("sockets");
-        // The program only tells where the sockets are to be, and ends with the server.
-        let script = format!(
-            "for word; do case $word in */halcyon-jvm-*) echo $word > {0}.new && mv {0}.new {0};; esac; done; cat",
-            named.display()
-        );
-        let launcher = ["/bin/sh", "-c", &script, "sh"].map(str::to_string).to_vec();
-        let jvm = self.clone();
-        std::thread::spawn(move || jvm.run(&named));
-        JvmSurroundings { launcher, ..JvmSurroundings::default() }
-    }
-
-    /// Each start has sockets of its own.
-    fn run(self: Arc<Self>, named: &Path) {
-        loop {
-            while !named.exists() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
-            std::fs::remove_file(named).unwrap();
-            let calls = UnixListener::bind(sockets.join("jvm")).unwrap();
-            let first = UnixStream::connect(sockets.join("server")).unwrap();
-            let jvm = self.clone();
-            std::thread::spawn(move || jvm.answer(first));
-            let jvm = self.clone();
-            std::thread::spawn(move || {
-                for stream in calls.incoming() {
-                    let jvm = jvm.clone();
-                    std::thread::spawn(move || jvm.answer(stream.unwrap()));
-                }
-            });
-        }
-    }
-
-    fn read(stream: &mut UnixStream) -> Option<Frame> {
-        let mut length = [0; 4];
-        stream.read_exact(&mut length).ok()?;
-        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
-        stream.read_exact(&mut bytes).ok()?;
-        Some(Frame::decode(&*bytes).unwrap())
-    }
-
-    fn write(stream: &mut UnixStream, frame: &Frame) -> bool {
-        let mut bytes = (frame.encoded_len() as u32).to_be_bytes().to_vec();
-        frame.encode(&mut bytes).unwrap();
-        stream.write_all(&bytes).is_ok()
-    }
-
-    fn answer(&self, mut stream: UnixStream) {
-        while let Some(call) = Self::read(&mut stream) {
-            let is_post = call.method == Some(Method::PostMutate as i32);
-            let at_post = if is_post { self.at_post.lock().unwrap().take() } else { None };
-            if let Some(at_post) = at_post {
-                return at_post();
-            }
-            let answer = self.serve(&mut stream, call);
-            if !Self::write(&mut stream, &answer) {
-                return;
-            }
-        }
-    }
-
-    fn serve(&self, stream: &mut UnixStream, call: Frame) -> Frame {
-        let mut answer = Frame { kind: frame::Kind::Answer as i32, ..Frame::default() };
-        match call.method() {
-            Method::Load => answer.hooks = Some(self.hooks),
-            Method::ScannerOpen => {
-                let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-                self.open.lock().unwrap().insert(id);
-                answer.scanner = Some(id);
-            }
-            Method::ScannerNext => answer.more = Some(true),
-            Method::ScannerClose => _ = self.open.lock().unwrap().remove(&call.scanner()),
-            Method::PreMutate => answer.mutation = vec![Part::default(); call.mutation.len()],
-            Method::PostMutate => {
-                answer.mutation.clone_from(&call.mutation);
-                self.told.lock().unwrap().push(call);
-            }
-            Method::PreGet => {
-                let written = self.ask(stream, &Self::own_write(call.region()));
-                self.told.lock().unwrap().push(written);
-                answer.more = Some(true);
-            }
-            _ => {}
-        }
-        answer
-    }
-
-    /// Calls the server, and serves what it calls meanwhile.
-    fn ask(&self, stream: &mut UnixStream, call: &Frame) -> Frame {
-        assert!(Self::write(stream, call));
-        loop {
-            let frame = Self::read(stream).unwrap();
-            if frame.kind != frame::Kind::Call as i32 {
-                return frame;
-            }
-            let answer = self.serve(stream, frame);
-            assert!(Self::write(stream, &answer));
-        }
-    }
-
-    fn own_write(region: u64) -> Frame {
-        let proto = pb::MutationProto { row: Some("w".into()), ..common::put(1) };
-        let cell = Cell::put(b"w", b"f", b"q", i64::MAX, b"v").bytes().clone();
-        let part = Part { message: Some(proto.encode_to_vec().into()), cell: vec![cell], ..Part::default() };
-        Frame {
-            kind: frame::Kind::Call as i32,
-            method: Some(Method::Mutate as i32),
-            region: Some(region),
-            mutation: vec![part],
-            ..Frame::default()
-        }
-    }
-
-    fn open_count(&self) -> usize {
-        self.open.lock().unwrap().len()
-    }
-}
-
-/// A server whose class has these hooks, and a directory of the test's own.
-fn hosted(jvm: &Arc<FakeJvm>, name: &str) -> (Lab, PathBuf) {
-    let dir = std::env::temp_dir().join(format!("halcyon-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let lab = lab("java");
-    lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
-    (lab, dir)
-}
 
 /// The only cell that a write told of, as it was written.
 fn told(jvm: &FakeJvm) -> Cell {
@@ -232,6 +72,91 @@ fn a_connection_leaves_scanners_of_the_jvm_to_others() {
     lab.scan(&close).unwrap();
     assert!(open().is_ok(), "what is closed is another's");
     assert!(open().is_err());
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+const SCANNER: u64 = 1 << 12;
+const HELD: &str = "memstores-flushed-held-by-scans";
+
+fn held_by_scans(lab: &Lab) -> u64 {
+    lab.server.memory().iter().find(|it| it.name == HELD).expect("a line of the ledger").held
+}
+
+/// Reads on with a scanner until its end, by this many rows a call.
+fn rest(lab: &Lab, id: u64, rows: u32) -> Vec<Cell> {
+    let mut found = Vec::new();
+    for seq in 0.. {
+        let next = pb::ScanRequest {
+            scanner_id: Some(id),
+            number_of_rows: Some(rows),
+            next_call_seq: Some(seq),
+            ..Default::default()
+        };
+        let (response, cells) = lab.scan(&next).unwrap();
+        found.extend(cells);
+        if !response.more_results_in_region() {
+            break;
+        }
+    }
+    found
+}
+
+/// A flush that ended while the scanner rested left its memstores with the scanner, for as long as the client took.
+#[test]
+fn a_scanner_of_the_jvm_that_rests_holds_nothing_that_was_flushed() {
+    let jvm = Arc::new(FakeJvm { hooks: SCANNER, scans: true, ..FakeJvm::default() });
+    let (lab, dir) = hosted(&jvm, "flushed");
+    let rows = |from: usize| (from..20).map(|row| format!("r{row:02}")).collect::<Vec<_>>();
+    rows(0).iter().for_each(|row| lab.put(row, "q", &"v".repeat(1000)));
+    let opened = |rows| lab.scan(&lab.open(rows, pb::Scan::default())).unwrap();
+    let (first, none) = (opened(1), opened(0));
+    assert_eq!(held_by_scans(&lab), 0);
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    assert_eq!(held_by_scans(&lab), 0, "they let go when it was flushed");
+    lab.put("r05", "q", "newer");
+    assert_eq!(common::rows(&first.1), ["r00"]);
+    for (from, (response, _)) in [(1, first), (0, none)] {
+        let cells = rest(&lab, response.scanner_id(), 3);
+        assert_eq!(common::rows(&cells), rows(from), "they read on in the file");
+        assert!(cells.iter().all(|cell| cell.value().len() == 1000), "at their point");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// A client that loses its scanner names the point that it was told of. It was told of none, so it read the rest as of a later moment.
+#[test]
+fn a_scan_in_the_jvm_goes_on_at_the_point_that_it_had() {
+    let jvm = Arc::new(FakeJvm { hooks: SCANNER, scans: true, ..FakeJvm::default() });
+    let (lab, dir) = hosted(&jvm, "resumed");
+    let put_all = |value| ["r1", "r2", "r3"].iter().for_each(|row| lab.put(row, "q", value));
+    put_all("old");
+    let (opened, cells) = lab.scan(&lab.open(1, pb::Scan::default())).unwrap();
+    assert_eq!(common::rows(&cells), ["r1"]);
+    assert!(opened.mvcc_read_point() > 0, "{opened:?}");
+    let resumed = pb::Scan {
+        start_row: Some("r1".into()),
+        include_start_row: Some(false),
+        mvcc_read_point: opened.mvcc_read_point,
+        ..Default::default()
+    };
+    let rest = || lab.scan(&lab.open(10, resumed.clone())).unwrap();
+    put_all("new");
+    let (again, cells) = rest();
+    assert_eq!(again.mvcc_read_point, opened.mvcc_read_point);
+    assert_eq!(common::text(&cells), ["old"; 2]);
+    // Without its scanner nothing holds the point, and a flush leaves out what it saw: rows are of now, and all are there.
+    let close = pb::ScanRequest {
+        scanner_id: opened.scanner_id,
+        number_of_rows: Some(0),
+        close_scanner: Some(true),
+        ..Default::default()
+    };
+    lab.scan(&close).unwrap();
+    (0..3).for_each(|_| put_all("newest"));
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    let (again, cells) = rest();
+    assert!(again.mvcc_read_point() > opened.mvcc_read_point(), "{again:?}");
+    assert_eq!(common::text(&cells), ["newest"; 2]);
     let _ = std::fs::remove_dir_all(&dir);
 }
 
@@ -385,7 +310,16 @@ fn at_last<T>(what: impl Fn() -> Result<T, RpcError>) -> T {
 }
 
 fn multi(lab: &Lab, action: Vec<pb::Action>, cells: Vec<Cell>) -> (pb::RegionActionResult, Vec<Cell>) {
-    let action = pb::RegionAction { region: lab.specifier(), atomic: None, action, condition: None };
+    multi_of(lab, action, None, cells)
+}
+
+fn multi_of(
+    lab: &Lab,
+    action: Vec<pb::Action>,
+    atomic: Option<bool>,
+    cells: Vec<Cell>,
+) -> (pb::RegionActionResult, Vec<Cell>) {
+    let action = pb::RegionAction { region: lab.specifier(), atomic, action, condition: None };
     let request =
         pb::MultiRequest { region_action: vec![action], nonce_group: Some(1), ..Default::default() };
     let (response, cells) = lab.call::<pb::MultiResponse>("Multi", &request, cells).unwrap();
@@ -439,37 +373,97 @@ fn nothing_is_done_without_hooks_once_a_later_jvm_has_the_region() {
 fn an_increment_whose_jvm_ends_behind_it_is_done_once() {
     let jvm = FakeJvm::new(POST_MUTATE);
     let (lab, dir) = hosted(&jvm, "once");
-    let alone = |nonce: u64| {
-        let (proto, cell) = increment(Some(nonce));
-        lab.mutate(proto, vec![cell]).map(|(_, cells)| cells)
-    };
-    let in_multi = |nonce: u64| {
-        let (proto, cell) = increment(Some(nonce));
-        let (result, cells) = multi(&lab, vec![pb::Action::of_mutation(0, proto)], vec![cell]);
-        let of_actions = result.result_or_exception.into_iter().filter_map(|entry| entry.exception);
-        let failed = result.exception.into_iter().chain(of_actions).next();
-        failed.map_or(Ok(cells), |failed| Err(RpcError::io(failed.name)))
-    };
-    let checked = |nonce: u64| {
-        let (mutation, cell) = increment(Some(nonce));
-        let condition = Some(condition("c", "n", &2i64.to_be_bytes()));
-        let request =
-            pb::MutateRequest { region: lab.specifier(), mutation, condition, nonce_group: Some(1) };
-        let (response, cells) = lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell])?;
-        assert_eq!(response.processed, Some(true));
-        Ok(cells)
-    };
-    let ways: [&dyn Fn(u64) -> Result<Vec<Cell>, RpcError>; 3] = [&alone, &in_multi, &checked];
-    for (number, way) in (1i64..).zip(ways) {
+    for (number, way) in (1i64..).zip(WAYS) {
         at_last(|| lab.get(get("c")));
         *jvm.at_post.lock().unwrap() = Some(Box::new(|| ()));
-        let error = way(number as u64).unwrap_err();
+        let error = way(&lab, number as u64, number - 1).unwrap_err();
         assert!(!error.do_not_retry, "{error:?}");
-        let cells = at_last(|| way(number as u64));
+        let cells = at_last(|| way(&lab, number as u64, number - 1));
         assert_eq!(cells[0].value(), number.to_be_bytes(), "way {number}");
     }
-    assert_eq!(at_last(|| lab.get(get("c"))).1[0].value(), 3i64.to_be_bytes());
+    assert_eq!(at_last(|| lab.get(get("c"))).1[0].value(), (WAYS.len() as i64).to_be_bytes());
     let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// A repeated call was answered with what the row has now: the value of another client's call, or, where a class had done the operation
+/// itself, nothing of its own.
+#[test]
+fn a_repeated_increment_is_answered_as_the_first_one() {
+    let jvm = FakeJvm::new(PRE_MUTATE | POST_MUTATE);
+    let (lab, dir) = hosted(&jvm, "repeated");
+    let of_class = |value: i64| Some(Cell::put(b"c", b"f", b"n", 7, &value.to_be_bytes()));
+    let mut value = 0;
+    for (number, way) in (0..).zip(WAYS) {
+        let twice = |nonce: u64, before: i64| {
+            let first = way(&lab, nonce, before).unwrap();
+            // Another client writes, and what the first one was told is in no file.
+            let (other, cell) = increment(None);
+            lab.mutate(other, vec![cell]).unwrap();
+            lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+            let again = way(&lab, nonce, before).unwrap();
+            let bytes = |cells: &[Cell]| cells.iter().map(|cell| cell.bytes().clone()).collect::<Vec<_>>();
+            assert_eq!(bytes(&first), bytes(&again), "way {number}, nonce {nonce}");
+            assert_eq!(first.len(), 1);
+            i64::from_be_bytes(first[0].value().try_into().unwrap())
+        };
+        let nonce = 10 * number + 1;
+        assert_eq!(twice(nonce, value), value + 1);
+        value += 2;
+        *jvm.does.lock().unwrap() = of_class(77);
+        assert_eq!(twice(nonce + 1, value), 77, "a hook has done it");
+        value += 1;
+        *jvm.changes.lock().unwrap() = of_class(99);
+        assert_eq!(twice(nonce + 2, value), 99, "a hook behind the write has changed it");
+        value += 2;
+    }
+    assert_eq!(lab.get(get("c")).unwrap().1[0].value(), value.to_be_bytes());
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Ways to increment by one with a nonce, where the counter has this value.
+type Way = fn(&Lab, u64, i64) -> Result<Vec<Cell>, RpcError>;
+const WAYS: [Way; 4] = [alone, in_multi, in_atomic_multi, checked];
+
+fn alone(lab: &Lab, nonce: u64, _before: i64) -> Result<Vec<Cell>, RpcError> {
+    let (proto, cell) = increment(Some(nonce));
+    lab.mutate(proto, vec![cell]).map(|(_, cells)| cells)
+}
+
+fn in_multi(lab: &Lab, nonce: u64, _before: i64) -> Result<Vec<Cell>, RpcError> {
+    multi_of_one(lab, nonce, None)
+}
+
+fn in_atomic_multi(lab: &Lab, nonce: u64, _before: i64) -> Result<Vec<Cell>, RpcError> {
+    multi_of_one(lab, nonce, Some(true))
+}
+
+fn multi_of_one(lab: &Lab, nonce: u64, atomic: Option<bool>) -> Result<Vec<Cell>, RpcError> {
+    let (proto, cell) = increment(Some(nonce));
+    let action = vec![pb::Action::of_mutation(0, proto)];
+    let (result, cells) = multi_of(lab, action, atomic, vec![cell]);
+    let inline = |result: pb::Result| {
+        let cell = |cell: pb::Cell| {
+            Cell::put(&cell.row.unwrap(), b"f", b"n", cell.timestamp.unwrap() as i64, &cell.value.unwrap())
+        };
+        result.cell.into_iter().map(cell).collect::<Vec<_>>()
+    };
+    let mut all = cells;
+    let mut failed = result.exception;
+    for entry in result.result_or_exception {
+        failed = failed.or(entry.exception);
+        all.extend(entry.result.map(inline).unwrap_or_default());
+    }
+    failed.map_or(Ok(all), |failed| Err(RpcError::io(failed.name)))
+}
+
+/// Under the condition that it has this value.
+fn checked(lab: &Lab, nonce: u64, before: i64) -> Result<Vec<Cell>, RpcError> {
+    let (mutation, cell) = increment(Some(nonce));
+    let condition = Some(condition("c", "n", &before.to_be_bytes()));
+    let request = pb::MutateRequest { region: lab.specifier(), mutation, condition, nonce_group: Some(1) };
+    let (response, cells) = lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell])?;
+    assert_eq!(response.processed, Some(true));
+    Ok(cells)
 }
 
 /// That the column has this value.

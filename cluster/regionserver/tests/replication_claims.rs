@@ -250,6 +250,48 @@ fn wals_of_dead_servers_without_a_queue_get_one() {
     assert!(master.needed(&fs).is_empty());
 }
 
+/// WALs that were just being split when the peer was added were archived later, and nobody had noted them: the peer got what was written
+/// long before it, such as a row that is deleted and compacted away by now.
+#[test]
+fn a_peer_that_is_added_while_wals_are_split_does_not_get_them() {
+    let (fs, peer) = (SimFileSystem::new(), Peer::start(|_| Say::Done));
+    let env = fs.env();
+    let dead = Here::one_of_several(&fs, durable(), 1);
+    dead.put("before the peer");
+    dead.roll();
+    dead.put("before the peer, too");
+    let name = dead.lab.server.server_name().clone();
+    dead.lab.server.abort("killed");
+    let (dir, splitting) = (
+        Path::new("/hbase/WALs").join(name.to_string()),
+        Path::new("/hbase/WALs").join(format!("{name}-splitting")),
+    );
+    env.fs.rename(&dir, &splitting).unwrap();
+
+    let files =
+        RegionServer::start_as(env.clone(), ROOT.as_ref(), None, durable(), ServerName::new("m", 1, 1));
+    let files = files.unwrap();
+    let books = files.replication_books();
+    books.begin_queue("p").unwrap();
+    set_peer(&fs, &peer, true);
+    books.peer_changed(&description(&peer, true)).unwrap();
+    let master = Master { files, books };
+    let other = Here::one_of_several(&fs, durable(), 2);
+    other.put("behind the peer");
+    assert!(master.left().is_empty(), "they are still being split");
+    // The next master takes over what this one has noted.
+    let next = Master::start(&fs, 100, &peer);
+    drop(master);
+    assert!(next.left().is_empty());
+    env.fs.rename(&splitting, &dir).unwrap();
+    archive_wals(&env, &name);
+    kill(other);
+    let live = Here::one_of_several(&fs, durable(), 3);
+    waits("nothing is left", || next.share(&[&live]) == 0);
+    waits("it has arrived", || !peer.rows().is_empty());
+    assert!(peer.rows().iter().all(|row| row == "behind the peer"), "{:?}", peer.rows());
+}
+
 /// A spare WAL that has lost a race has a round from the middle of the WAL before it, and the server died before it was removed. A
 /// WAL that took the place of a failed one begins with that one's last round. Both were sent again: the first behind edits
 /// that are newer, so that the peer went back to what it had before.

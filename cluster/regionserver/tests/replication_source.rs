@@ -17,7 +17,8 @@ use halcyon_proto::pb;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::exceptions;
 use halcyon_schema::{TableName, layout, peer_files};
-use halcyon_wal::SyncMode;
+use halcyon_wal::{SyncMode, WalReader};
+use prost::Message;
 
 #[test]
 fn a_peer_gets_all_edits_in_order_and_the_ids_of_those_who_have_them() {
@@ -68,7 +69,7 @@ fn edits_of_compressed_wals_are_sent_as_well() {
     assert_eq!(peer.rows(), rows(0..40));
     let (env, dir) = (here.lab.fs.env(), wal_dir(&here));
     let newest = env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).max().unwrap();
-    let read = halcyon_wal::WalReader::open(&env, &dir.join(newest)).unwrap();
+    let read = WalReader::open(&env, &dir.join(newest)).unwrap();
     assert!(read.header().has_compression() && read.header().has_value_compression());
 }
 
@@ -276,6 +277,59 @@ fn a_peer_gets_what_is_in_a_wal_that_was_given_up() {
         let missing: Vec<_> = put.iter().filter(|row| !got.contains(row)).collect();
         assert!(missing.is_empty(), "seed {seed}: {missing:?} of {got:?}");
     }
+}
+
+/// As the file of a queue holds it.
+#[derive(Clone, PartialEq, Message)]
+struct StoredQueue {
+    #[prost(string, repeated, tag = "1")]
+    done: Vec<String>,
+    #[prost(message, repeated, tag = "2")]
+    positions: Vec<StoredPosition>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredPosition {
+    #[prost(string, tag = "1")]
+    wal: String,
+    #[prost(uint64, tag = "2")]
+    offset: u64,
+}
+
+/// The source had looked at the second WAL before an entry was in it, and noted the place behind its header. Then the round came that the first
+/// one has as well, which had failed. The peer got it once more.
+#[test]
+fn a_round_that_is_repeated_behind_a_noted_header_is_sent_once() {
+    let before = Here::new();
+    ["a", "b", "c"].iter().for_each(|row| before.put(row));
+    let (env, dir) = (before.lab.fs.env(), wal_dir(&before));
+    let path = dir.join(env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).max().unwrap());
+    let mut reader = WalReader::open(&env, &path).unwrap();
+    let header_len = reader.offset();
+    let mut ends = Vec::new();
+    while let Some((_, cells)) = reader.next_entry().unwrap() {
+        if cells[0].family() == b"f" {
+            ends.push(reader.offset());
+        }
+    }
+    let [a, b, c] = ends[..] else { panic!("three rows end at {ends:?}") };
+    let bytes = env.fs.read(&path).unwrap();
+    let part = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
+
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+    let (env, root) = (here.lab.fs.env(), Path::new("/hbase"));
+    let [failed, next] = ["gone%2C1%2C1.1", "gone%2C1%2C1.2"];
+    let (wals, queues) = (layout::old_wals_dir(root), layout::replication_queues_dir(root));
+    [&wals, &queues].into_iter().for_each(|dir| env.fs.create_dir_all(dir).unwrap());
+    env.fs.replace(&wals.join(failed), part(0, b)).unwrap();
+    env.fs.replace(&wals.join(next), &[part(0, header_len), part(a, c)].concat()).unwrap();
+    let positions = vec![StoredPosition { wal: next.to_string(), offset: header_len }];
+    let stored = StoredQueue { done: vec![failed.to_string()], positions };
+    env.fs.replace(&queues.join("p"), &[vec![1], stored.encode_to_vec()].concat()).unwrap();
+    here.lab.server.peer_changed(&description(&peer, true)).unwrap();
+    here.put("last");
+    waits("the last row arrives", || peer.rows().last().is_some_and(|row| row == "last"));
+    assert_eq!(peer.rows(), ["c", "last"]);
 }
 
 #[test]

@@ -271,6 +271,10 @@ impl Alternative {
         self.asked.extend_from_slice(&(key.len() as u32).to_be_bytes());
         self.asked.extend_from_slice(&0u32.to_be_bytes());
         self.asked.extend_from_slice(key);
+        invariant!(
+            CellRef::trusted(&self.asked, 0).key().bytes() == key,
+            "what a filter is asked for a hint with has the key of the cell that it was asked about"
+        );
     }
 }
 
@@ -339,6 +343,13 @@ impl Filter for AnyOf {
             merged = Some(merged.map_or(code, |merged| merge_any(merged, code)));
         }
         let code = merged.unwrap_or(ReturnCode::Skip);
+        invariant!(
+            code != ReturnCode::SeekNextUsingHint
+                || self.alternatives.iter().all(|one| {
+                    matches!(one.code, None | Some(ReturnCode::SeekNextUsingHint)) || !one.included
+                }),
+            "a list goes to a hint only if no filter keeps the cell"
+        );
         invariant!(
             code.is_include() == self.alternatives.iter().any(|one| one.included),
             "only filters that keep a cell change it, so the list keeps it if one of them does: {code:?}"

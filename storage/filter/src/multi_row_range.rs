@@ -62,6 +62,11 @@ impl RowRange {
 
     /// Takes over the stop of `other` if it is farther.
     fn extend_to(&mut self, other: RowRange) {
+        assert!(
+            self.start <= other.start,
+            "ranges are joined in the order of their starts: rows from {} on would be left out",
+            other.start.escape_ascii()
+        );
         if self.stop.is_empty() {
             return;
         }

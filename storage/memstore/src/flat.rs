@@ -88,6 +88,13 @@ impl FlatSegment {
             };
             entries = merge(&order, &entries, &part.entries.iter().map(of_order).collect::<Vec<_>>());
         }
+        let counts = || parts.iter().map(|part| part.entries.len());
+        assert!(
+            (counts().max().unwrap_or(0)..=counts().sum()).contains(&entries.len()),
+            "{} cells of {} are left: only equal ones are left out, and each segment has one of them",
+            entries.len(),
+            counts().sum::<usize>()
+        );
         let owners = parts.iter().flat_map(|part| part.owners.iter().cloned()).collect();
         let max_seq = parts.iter().map(|part| part.max_seq).max().unwrap_or_default();
         FlatSegment::made(order, entries, max_seq, owners)
@@ -112,6 +119,7 @@ impl FlatSegment {
             entries.iter().all(|entry| unsafe { NodeRef::new(entry.node) }.seq() <= max_seq),
             "no cell is newer than {max_seq}: a read at that point takes the whole segment"
         );
+        assert!(!owners.is_empty(), "the nodes of a flat segment lie in chunks that a segment holds for it");
         let entries = entries.into_boxed_slice();
         owners[0].pool().charge(std::mem::size_of_val(&entries[..]));
         Arc::new(FlatSegment { order, entries, owners, max_seq })

@@ -104,6 +104,10 @@ impl RowHints {
     /// `range` is writable, not shared, aligned to 8, of at least [`table_len`] bytes, and lives as long as this value.
     /// Nobody else replaces the table.
     pub(crate) unsafe fn replace(&self, range: NonNull<u8>, places_count: usize) {
+        assert!(
+            (1..=PLACES_MAX).contains(&places_count),
+            "a table has places, and no more than a search of any list gains by: {places_count}"
+        );
         let table = range.cast::<Table>();
         // SAFETY: the caller promised room, alignment and that nobody else has the range.
         unsafe {

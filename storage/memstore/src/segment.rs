@@ -158,6 +158,12 @@ impl Segment {
         let shared = chunks.held.iter().find(|chunk| Arc::as_ptr(chunk) == current).cloned();
         if let (Some(shared), Some(next)) = (shared, Arc::get_mut(&mut next)) {
             // Counted where it is filled.
+            assert!(
+                chunks.size_bytes >= shared.size_bytes(),
+                "a chunk that is handed on was counted: {} of {} bytes",
+                shared.size_bytes(),
+                chunks.size_bytes
+            );
             chunks.size_bytes -= shared.size_bytes();
             let size_bytes = shared.size_bytes();
             let filled_count = chunks.filled_count;
@@ -198,6 +204,7 @@ impl Segment {
         let nodes: Vec<NodeRef<'_>> = prepared.iter().map(|cell| self.ready_to_link(cell, seq)).collect();
         // SAFETY: as in `insert`.
         let replaced_count = unsafe { self.list.insert_all(&nodes) };
+        assert!(replaced_count <= nodes.len(), "{replaced_count} of {} nodes replace one", nodes.len());
         self.cells_count.fetch_add(nodes.len() - replaced_count, Ordering::Relaxed);
     }
 

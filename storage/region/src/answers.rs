@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use halcyon_cell::{Cell, CellComparator, CellRef, ReadPoint, Result, SeqId};
-use halcyon_env::Mutex;
+use halcyon_env::{Mutex, invariant};
 
 use crate::api::{ReadMode, Scan};
 use crate::region::Region;
@@ -103,6 +103,11 @@ impl Answers {
         state.expire(now_ns);
         let mut operations: Vec<SeqId> =
             state.groups.iter().flat_map(|group| &group.operations).copied().collect();
+        invariant!(
+            state.bytes == state.cells.values().flatten().map(|cell| bytes_of(cell.get())).sum::<usize>(),
+            "{} bytes are counted, by which the oldest answers go",
+            state.bytes
+        );
         drop(state);
         operations.sort_unstable();
         LeftOut { answers: self, operations }
@@ -119,6 +124,11 @@ impl Answers {
         state.bytes += bytes_of(cell);
         state.version += 1;
         state.trim(BYTES_MAX);
+        assert!(
+            state.bytes <= BYTES_MAX && (state.bytes == 0) == state.cells.is_empty(),
+            "answers take {} bytes, and none where there are none",
+            state.bytes
+        );
     }
 
     /// Keeps the cells that an earlier opening has kept, if their operations are remembered.

@@ -115,6 +115,7 @@ impl EditsDir {
     /// At the end of an opening: the next one's sequence id is above `seq`, whatever files it finds. A family may be deleted meanwhile, and
     /// the highest sequence ids may have been in its files alone. `opened_at`: what this opening has remembered.
     pub(crate) fn raise_seq(env: &Env, path: &Path, opened_at: SeqId, seq: SeqId) -> Result<()> {
+        assert!(opened_at < seq, "the marker of the next opening never goes back: {opened_at}, {seq}");
         let dir = EditsDir { env: env.clone(), path: path.to_path_buf(), exists: true, entries: Vec::new() };
         let marker = |seq: SeqId| path.join(format!("{seq}.seqid"));
         // Without it another opening has begun, which knows the files of this one.

@@ -110,6 +110,10 @@ impl Region {
             self.fresh_nonces.keep(self.place(), &edits_dir, seq, oldest_ms, Some(cells))?;
             self.answers.note_written(&news);
         }
+        assert!(
+            chosen.iter().all(|store| store.view().snapshot.is_empty()),
+            "the log is told of {seq}, and what is left of a snapshot would be in neither"
+        );
         if self.report_flushed(seq, &chosen) {
             self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
         }

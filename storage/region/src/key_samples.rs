@@ -76,7 +76,13 @@ impl KeySamples {
             let stride = self.stride.load(Ordering::Relaxed);
             self.stride.store((stride * 2).min(STRIDE_MAX), Ordering::Relaxed);
         }
-        let weight = count.max(self.stride.load(Ordering::Relaxed));
+        let stride = self.stride.load(Ordering::Relaxed);
+        assert!(
+            kept.len() < SAMPLES_MAX && stride.is_power_of_two(),
+            "{} samples are kept of one in {stride} requests, which are counted by the lower bits of a number",
+            kept.len()
+        );
+        let weight = count.max(stride);
         kept.push(KeySample { row: row[..row.len().min(ROW_BYTES_MAX)].into(), is_write, weight });
     }
 

@@ -16,7 +16,7 @@
 //! The source of the commit's rename is in the opening's directory. So a server that has lost the region cannot commit
 //! (`place.rs`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,7 +125,13 @@ impl StagedLoad {
         let (id, env) = (random_name(), place.env());
         let dir = place.dir().join(format!("{STAGED}{id}"));
         env.fs.create_dir(&dir)?;
-        let (archive_dir, names) = (archive_dir.to_path_buf(), files.iter().map(staged_name).collect());
+        let (archive_dir, names) =
+            (archive_dir.to_path_buf(), files.iter().map(staged_name).collect::<Vec<_>>());
+        let distinct: HashSet<&String> = names.iter().collect();
+        assert!(
+            distinct.len() == names.len(),
+            "of two files with one name only one would be loaded: {names:?}"
+        );
         let staged = StagedLoad { place: place.clone(), archive_dir, dir, id, names };
         match staged.fill(files) {
             Ok(()) => Ok(staged),

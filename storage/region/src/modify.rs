@@ -248,7 +248,11 @@ impl Region {
         // A column that is named twice is changed from the same value twice; the last one stays, as in HBase.
         let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
         for cell in self.read_row_newest(scan, mode)? {
-            current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
+            let before = current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
+            assert!(
+                before.is_none(),
+                "only the newest version of a column is changed, and {before:?} is another"
+            );
         }
         // Columns that were written in this very millisecond move all of them to the next one, so that the new
         // cells of a mutation agree. A column further ahead goes its own way.

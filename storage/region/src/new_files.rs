@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
+use halcyon_env::invariant;
 
 use crate::answers::LeftOut;
 use crate::region::{Region, RegionServices};
@@ -102,6 +103,12 @@ pub(crate) fn visit_cells_until(
             MatchCode::SeekNextRow => Some(Key::last_on_row(cell.row())),
             _ => None,
         };
+        invariant!(
+            target
+                .as_ref()
+                .is_none_or(|target| heap.comparator().compare_keys(cell.key(), target.get()).is_lt()),
+            "a seek leads ahead of {cell:?}: one that stays would never end"
+        );
         match target {
             None => heap.next()?,
             Some(target) if left_out.looks_at_all() => pass_to(heap, target.get(), &mut look)?,

@@ -202,6 +202,11 @@ impl FreshNonces {
 }
 
 fn encode(nonces: &VecDeque<ReplayedNonce>, answers: &[Cell]) -> Vec<u8> {
+    assert!(
+        nonces.len() <= COUNT_MAX && nonces.iter().all(|kept| kept.nonce.nonce != 0),
+        "{} nonces are kept, of operations that have one: a region that opens holds all of them",
+        nonces.len()
+    );
     let mut out = Vec::with_capacity(MAGIC.len() + nonces.len() * ENTRY_LEN + 2 * CRC_LEN);
     out.extend_from_slice(MAGIC);
     let count = u32::try_from(nonces.len()).expect("there are at most COUNT_MAX");

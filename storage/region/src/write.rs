@@ -136,7 +136,7 @@ impl Region {
         }
         let mut outcome =
             BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
-        let single = batch.len() == 1;
+        let (count, single) = (batch.len(), batch.len() == 1);
         if single && is_put_or_delete(&batch[0]) {
             if let Some(ticket) = self.write_run(batch, nonce, (mode, single), &mut outcome.results, told)? {
                 outcome.ticket = ticket;
@@ -171,6 +171,11 @@ impl Region {
                 outcome.ticket = ticket; // the log works in order: the last one is the last to be done
             }
         }
+        assert!(
+            outcome.results.len() == count,
+            "{count} mutations have {} results: callers tell by the place which is whose",
+            outcome.results.len()
+        );
         Ok(outcome)
     }
 

@@ -1,10 +1,12 @@
 //! A compaction that is ended half-way: soon, without a trace, and to be done again.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::common::*;
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellType, ErrorKind};
+use halcyon_cell::{Cell, CellType, ErrorKind, Result};
 use halcyon_env::FileSystem;
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
@@ -128,6 +130,71 @@ fn a_region_that_closes_ends_its_compaction() {
     assert!(is_whole(&bench));
     assert!(bench.compact(true).unwrap().major);
     assert!(is_whole(&bench));
+}
+
+/// Closes the region while its small compaction is being written.
+struct CloseInRewrite(Arc<OnceLock<Weak<Region>>>);
+
+impl StoreHooks for CloseInRewrite {
+    fn before_flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn after_flush(&self) {}
+
+    fn may_drop_in_memory(&self) -> bool {
+        true
+    }
+
+    fn begin(&self, _family: &Bytes, kind: RewriteKind) -> Result<Option<Box<dyn RewriteHooks>>> {
+        let is_compaction = matches!(kind, RewriteKind::Compaction { .. });
+        Ok(is_compaction.then(|| Box::new(CloseInRewrite(self.0.clone())) as Box<dyn RewriteHooks>))
+    }
+}
+
+impl RewriteHooks for CloseInRewrite {
+    fn options(&self) -> Option<ScanOptions> {
+        None
+    }
+
+    fn rewrite(&mut self, _source: &mut Source<'_>, _sink: &mut Sink<'_>) -> Result<bool> {
+        let region = self.0.get().and_then(Weak::upgrade).expect("it is being compacted");
+        let closing = region.clone();
+        std::thread::spawn(move || closing.close(false).unwrap());
+        while region.scanner(Scan::default(), ReadMode::AnyDisk).is_ok() {
+            std::thread::yield_now();
+        }
+        // It has to have come to where it waits for the compaction; else this test shows nothing.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        Ok(false)
+    }
+
+    fn end(self: Box<Self>, _files: &[&Path]) {}
+}
+
+/// A region was opened and closed again and again on a busy machine. Each close threw away what the compaction under way had written, though
+/// nothing was left to be done. No compaction ended any more; each opening had more files than the one before, and took longer.
+#[test]
+fn a_compaction_that_is_written_when_its_region_closes_takes_effect() {
+    let mut bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    for round in 0..5 {
+        let row = format!("r{round}");
+        let cell = parse_cell(&row, "f:q=v", CellType::Put, false);
+        bench.mutate(mutation(MutationKind::Put, row.as_bytes(), vec![cell])).unwrap();
+        bench.region.flush(None).unwrap();
+    }
+    let region = Arc::new(OnceLock::new());
+    region.set(Arc::downgrade(&bench.region)).expect("it is set once");
+    bench.region.set_store_hooks(Arc::new(CloseInRewrite(region)));
+    let all = CompactionRequest { major: true, user: true };
+    let outcome = bench.region.compact(None, all, &mut &AtomicBool::new(false)).unwrap();
+    assert_eq!(outcome.compacted_files, 5);
+    bench.region.close(false).unwrap();
+    assert_eq!(names(&bench, "f").len(), 1);
+    let error = bench.region.compact(None, all, &mut &AtomicBool::new(false)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopping, "nothing begins behind the close");
+    bench.reopen().unwrap();
+    assert_eq!(bench.scan(Scan::default()).unwrap().len(), 5);
 }
 
 #[test]

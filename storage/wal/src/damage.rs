@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, Error, ErrorKind, Result, SeqId};
-use halcyon_env::Env;
+use halcyon_env::{Env, invariant};
 use halcyon_proto::pb;
 
 use crate::reader::WalReader;
@@ -160,6 +160,12 @@ pub(crate) fn read_over_damage(
         }
     }
     damage.torn_at = reader.torn_at();
+    invariant!(
+        damage.lost.is_sorted_by(|one, next| one.end <= next.begin)
+            && damage.lost.iter().all(|part| part.begin <= part.end && part.end <= len_bytes),
+        "lost parts follow each other, or bytes would be counted twice: {:?} of {len_bytes}",
+        damage.lost
+    );
     Ok(damage)
 }
 

@@ -162,6 +162,11 @@ impl WalReader {
         }
     }
 
+    /// Where the first entry begins: behind the header. 0 if the log is torn within that.
+    pub fn entries_begin(&self) -> u64 {
+        self.begin
+    }
+
     /// Where the entries end, as far as the file was there when it was opened.
     pub fn end(&self) -> u64 {
         self.source.end()
@@ -235,7 +240,15 @@ impl WalReader {
             self.compression = Some(context.map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?);
         }
         self.begin = self.source.offset();
-        self.find_trailer()
+        self.find_trailer()?;
+        assert!(
+            self.begin <= self.source.end() && self.source.end() <= self.file_len,
+            "entries lie behind the header and before the trailer: {} to {} of {} bytes",
+            self.begin,
+            self.source.end(),
+            self.file_len
+        );
+        Ok(())
     }
 
     /// Sets the end of the entries in front of a trailer, which is behind what was read.

@@ -143,6 +143,8 @@ impl Source {
         if read.is_err() {
             self.buffer.truncate(have);
         }
-        Ok(read?)
+        read?;
+        assert!(self.buffer.len() >= len, "{len} bytes are to be taken, and {} are here", self.buffer.len());
+        Ok(())
     }
 }

@@ -55,6 +55,9 @@ pub struct Flushed {
     pub region: SeqId,
     /// Of single ones, where that is more.
     pub families: Vec<(Bytes, SeqId)>,
+    /// An entry with a nonce that was written before this moment is like one without, because no client repeats its operation any more.
+    /// Milliseconds; 0: all nonces count.
+    pub nonces_since_ms: u64,
 }
 
 impl Flushed {
@@ -140,7 +143,7 @@ pub fn split_log_files(
 }
 
 /// As [`split_log_files`], without the edits that files of the regions have already. A region that has moved on, or was closed,
-/// would get them into its directory for nothing. Edits with nonces stay.
+/// would get them into its directory for nothing. Edits whose nonces still count stay: the region's file of nonces may have lost some of many.
 pub fn split_what_is_needed(
     env: &Env,
     logs: Vec<PathBuf>,
@@ -233,7 +236,7 @@ impl Splitter<'_> {
             return Ok(());
         };
         // The opening learns of nonces here: an operation that is repeated must not be done again. It leaves the cells out itself.
-        let has_nonce = key.nonce() != 0;
+        let has_nonce = key.nonce() != 0 && key.write_time >= output.flushed.nonces_since_ms;
         let borrowed: Vec<CellRef<'_>> = if has_nonce || output.flushed.is_before(seq) {
             cells.iter().map(Cell::get).collect()
         } else {
@@ -315,6 +318,7 @@ impl Output {
     }
 
     fn complete(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {
+        assert!(self.has_edits(), "edits up to {} are said to be in a file that has none", self.last_seq);
         self.write(env, cipher)?;
         let mut file = self.file.take().expect("a write makes it");
         file.write_all(TRAILER)?;

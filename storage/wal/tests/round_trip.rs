@@ -272,7 +272,7 @@ fn a_split_leaves_out_what_files_have() {
     let scratch = Scratch::new("flushed");
     let env = Env::real();
     let wal = Wal::open(env.clone(), scratch.config()).unwrap();
-    let append = |region: &[u8], seq: u64, families: &[&[u8]], nonce: u64| {
+    let append_at = |region: &[u8], seq: u64, families: &[&[u8]], nonce: u64, write_time_ms: i64| {
         let cells: Vec<Cell> =
             families.iter().map(|family| Cell::put(b"row", family, b"q", 1, b"v")).collect();
         let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
@@ -280,7 +280,7 @@ fn a_split_leaves_out_what_files_have() {
             region,
             table: b"t",
             seq: SeqId::new(seq),
-            write_time_ms: 1000,
+            write_time_ms,
             nonce_group: 1,
             nonce,
             cluster_ids: &[],
@@ -289,7 +289,10 @@ fn a_split_leaves_out_what_files_have() {
         };
         wal.append(&entry, Durability::SyncWal, Box::new(|_| {})).unwrap();
     };
+    let append =
+        |region: &[u8], seq, families: &[&[u8]], nonce| append_at(region, seq, families, nonce, 1000);
     append(b"closed", 3, &[b"f", b"g"], 0);
+    append_at(b"closed", 4, &[b"f", b"g"], 8, 999);
     append(b"open", 3, &[b"f", b"g"], 0);
     append(b"open", 4, &[b"f"], 7);
     append(b"open", 5, &[b"f", b"g"], 0);
@@ -302,8 +305,12 @@ fn a_split_leaves_out_what_files_have() {
     let root = scratch.path().to_path_buf();
     let edits = |region: &[u8]| root.join(String::from_utf8_lossy(region).into_owned());
     let flushed = |region: &[u8]| match region {
-        b"closed" => Flushed { region: SeqId::new(3), families: Vec::new() },
-        _ => Flushed { region: SeqId::new(3), families: vec![("f".into(), SeqId::new(6))] },
+        b"closed" => Flushed { region: SeqId::new(4), nonces_since_ms: 1000, ..Flushed::default() },
+        _ => Flushed {
+            region: SeqId::new(3),
+            families: vec![("f".into(), SeqId::new(6))],
+            nonces_since_ms: 1000,
+        },
     };
     let each = |count: usize, work: &(dyn Fn(usize) -> halcyon_cell::Result<()> + Sync)| {
         (0..count).try_for_each(work)
@@ -317,11 +324,11 @@ fn a_split_leaves_out_what_files_have() {
         OnDamage::Refuse,
     )
     .unwrap();
-    assert_eq!((report.entries, report.flushed), (6, 3));
+    assert_eq!((report.entries, report.flushed), (7, 4));
     assert_eq!(report.files, [root.join("open/0000000000000000007")]);
     let reader = WalReader::open(&env, &report.files[0]).unwrap();
     let left: Vec<(u64, usize)> = reader
         .map(|entry| entry.map(|(key, cells)| (key.log_sequence_number, cells.len())).unwrap())
         .collect();
-    assert_eq!(left, [(4, 1), (5, 1), (7, 1)], "that with a nonce, what g lacks, and what nobody has");
+    assert_eq!(left, [(4, 1), (5, 1), (7, 1)], "that with a young nonce, what g lacks, and what nobody has");
 }

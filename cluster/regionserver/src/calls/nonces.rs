@@ -328,25 +328,27 @@ impl Drop for NonceGuard {
     }
 }
 
-/// The nonce of a write through the hooks of coprocessors. It ends as done when the write is durable, also if a hook behind the write
-/// fails: a client that repeats the call must not have it done twice. Dropped before that, it ends as [`NonceGuard`] does.
+/// The nonce of a write through the hooks of coprocessors. Once the write is durable it ends as done, also if a hook behind the write fails: a
+/// client that repeats the call must not have it done twice. Dropped before that, it ends as [`NonceGuard`] does.
 #[derive(Default)]
 pub(crate) struct Once {
     /// As the WAL gets it.
     pub nonce: Nonce,
     /// `None`: there is no nonce, or it has ended.
     guard: Option<NonceGuard>,
+    is_durable: bool,
 }
 
 impl Once {
     /// After a `Turn::Work` of the nonce.
     pub(crate) fn new(nonces: &Arc<Nonces>, nonce: Nonce) -> Once {
-        Once { nonce, guard: (nonce.nonce != 0).then(|| NonceGuard::new(nonces, nonce)) }
+        let guard = (nonce.nonce != 0).then(|| NonceGuard::new(nonces, nonce));
+        Once { nonce, guard, is_durable: false }
     }
 
     /// A nonce that is only for the WAL.
     pub(crate) fn unguarded(nonce: Nonce) -> Once {
-        Once { nonce, guard: None }
+        Once { nonce, guard: None, is_durable: false }
     }
 
     /// The write stands in the WAL with this sequence id, or nobody knows whether it does.
@@ -354,10 +356,23 @@ impl Once {
         self.guard = self.guard.take().map(|guard| guard.wrote(seq));
     }
 
+    /// The write is durable. Hooks behind it may still change the answer, for which whoever repeats the call waits.
+    pub(crate) fn durable(&mut self) {
+        self.is_durable = true;
+    }
+
     /// The work is done, and durable if something was written.
     pub(crate) fn end(&mut self) {
         if let Some(guard) = self.guard.take() {
             guard.end();
+        }
+    }
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        if self.is_durable {
+            self.end();
         }
     }
 }

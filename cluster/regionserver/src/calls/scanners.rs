@@ -468,6 +468,9 @@ impl Scanners {
         }
         drop(state);
         drop(let_go);
+        if let Some(coprocessors) = &online.coprocessors {
+            coprocessors.region_flushed(online);
+        }
     }
 
     /// Lets the idle scanners that a connection used last let go of all they hold but their read points. All calls of the

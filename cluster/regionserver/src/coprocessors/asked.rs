@@ -9,7 +9,9 @@ use halcyon_cell::Cell;
 use halcyon_env::Mutex;
 use halcyon_proto::coprocessor::{Cells, Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
-use halcyon_region::{CellsWritten, NextState, Nonce, ReadMode, RegionScanner, Scan, ScanLimits};
+use halcyon_region::{
+    CellsWritten, NextState, Nonce, ReadMode, RegionScanner, ReleasedView, Scan, ScanLimits,
+};
 use halcyon_rpc::RpcError;
 use prost::Message;
 
@@ -22,64 +24,97 @@ use crate::convert;
 use crate::errors::{self, invalid};
 use crate::regions::region_table::OnlineRegion;
 
-/// Scanners of one JVM at most.
+/// Scanners of all coprocessors at most.
 const SCANS_MAX: usize = 10_000;
 /// A scanner that was not asked for so long is closed.
 const SCAN_LEASE_NS: u64 = 600_000_000_000;
 /// Bytes of cells in one answer at most, whatever is asked for.
 const PACKET_BYTES_MAX: u64 = 1 << 20;
 
-/// Scanners that coprocessors have opened. *Thread safety*: one short lock; who uses a scanner has taken it out.
+/// Scanners that coprocessors have opened. One that rests holds no memory of flushed memstores (`calls/scanners.rs`). *Thread safety*: one
+/// short lock; who uses a scanner has taken it out.
 #[derive(Default)]
 pub(crate) struct OpenScans {
     next_id: AtomicU64,
-    open: Mutex<HashMap<u64, OpenScan>>,
+    open: Mutex<Resting>,
+}
+
+#[derive(Default)]
+struct Resting {
+    scans: HashMap<u64, OpenScan>,
+    /// The last JVM that has ended: its scanners are of no use.
+    ended_generation: u64,
 }
 
 struct OpenScan {
     scanner: RegionScanner,
     online: Arc<OnlineRegion>,
+    /// Of the JVM that has opened it.
+    generation: u64,
     used_ns: u64,
 }
 
+impl OpenScan {
+    fn let_go_flushed(&mut self) -> Option<ReleasedView> {
+        self.scanner.holds_flushed().then(|| self.scanner.let_go())
+    }
+}
+
 impl OpenScans {
-    fn keep(&self, id: u64, scan: OpenScan) -> Result<(), RpcError> {
+    /// What was flushed while the scanner was used is let go under the lock, or a flush that ends meanwhile would be missed.
+    fn keep(&self, id: u64, mut scan: OpenScan) -> Result<(), RpcError> {
         let mut open = self.open.lock();
-        if open.len() >= SCANS_MAX {
+        if open.scans.len() >= SCANS_MAX {
             return Err(RpcError::region_too_busy(format!("coprocessors have {SCANS_MAX} scanners open")));
         }
-        open.insert(id, scan);
+        if scan.generation <= open.ended_generation {
+            return Err(RpcError::io("the JVM of coprocessors has ended during the call"));
+        }
+        let let_go = scan.let_go_flushed();
+        let before = open.scans.insert(id, scan);
+        assert!(before.is_none(), "each scanner has an id of its own, and who puts it back has taken it out");
+        drop(open);
+        drop(let_go);
         Ok(())
     }
 
     fn take(&self, id: u64) -> Result<OpenScan, RpcError> {
-        let taken = self.open.lock().remove(&id);
+        let taken = self.open.lock().scans.remove(&id);
         taken.ok_or_else(|| RpcError::unknown_scanner(format!("a coprocessor has no scanner {id}")))
+    }
+
+    /// Lets scanners that no call is at let go of memory of a region that was flushed or compacted in memory.
+    pub(super) fn region_flushed(&self, online: &Arc<OnlineRegion>) {
+        let mut open = self.open.lock();
+        let of_region = open.scans.values_mut().filter(|scan| Arc::ptr_eq(&scan.online, online));
+        let let_go: Vec<ReleasedView> = of_region.filter_map(OpenScan::let_go_flushed).collect();
+        drop(open);
+        drop(let_go);
     }
 
     /// Closes those that nobody uses.
     pub(super) fn expire(&self, now_ns: u64) {
-        let is_old = |scan: &OpenScan| now_ns.saturating_sub(scan.used_ns) > SCAN_LEASE_NS;
-        let expired: Vec<OpenScan> = {
-            let mut open = self.open.lock();
-            let ids: Vec<u64> = open.iter().filter(|(_, scan)| is_old(scan)).map(|(id, _)| *id).collect();
-            ids.iter().filter_map(|id| open.remove(id)).collect()
-        };
-        drop(expired);
+        self.close_if(|scan| now_ns.saturating_sub(scan.used_ns) > SCAN_LEASE_NS);
     }
 
     /// Closes those of a region.
     pub(super) fn close_region(&self, online: &Arc<OnlineRegion>) {
-        let mut open = self.open.lock();
-        let ids: Vec<u64> =
-            open.iter().filter(|(_, scan)| Arc::ptr_eq(&scan.online, online)).map(|(id, _)| *id).collect();
-        let closed: Vec<OpenScan> = ids.iter().filter_map(|id| open.remove(id)).collect();
-        drop(open);
-        drop(closed);
+        self.close_if(|scan| Arc::ptr_eq(&scan.online, online));
     }
 
-    pub(super) fn clear(&self) {
-        let closed = std::mem::take(&mut *self.open.lock());
+    /// Closes those of a JVM that has ended, and of those before it.
+    pub(super) fn close_generation(&self, generation: u64) {
+        let mut open = self.open.lock();
+        open.ended_generation = generation.max(open.ended_generation);
+        drop(open);
+        self.close_if(|scan| scan.generation <= generation);
+    }
+
+    fn close_if(&self, goes: impl Fn(&OpenScan) -> bool) {
+        let mut open = self.open.lock();
+        let ids: Vec<u64> = open.scans.iter().filter(|(_, scan)| goes(scan)).map(|(id, _)| *id).collect();
+        let closed: Vec<OpenScan> = ids.iter().filter_map(|id| open.scans.remove(id)).collect();
+        drop(open);
         drop(closed);
     }
 }
@@ -95,7 +130,7 @@ pub(super) fn serve(operation: &mut Operation, frame: Frame) -> Result<Frame, Rp
         Some(Method::OpenScan) => open_scan(operation, &online, &frame),
         Some(Method::NextRows) => next_rows(operation, &frame),
         Some(Method::CloseScan) => {
-            let closed = operation.child.scans.take(frame.scanner());
+            let closed = operation.jvm.scans.take(frame.scanner());
             closed.map(|_| frames::answer())
         }
         Some(Method::Mutate) => mutate(operation, &online, frame),
@@ -138,17 +173,18 @@ fn open_scan(
     let options = operation.checked(frames::options(frame))?;
     let scanner = online.region.scanner(Scan { options, ..convert::scan(&scan)? }, ReadMode::AnyDisk);
     let scanner = scanner.map_err(|error| errors::to_rpc(&error))?;
-    let scans = &operation.child.scans;
+    let scans = &operation.jvm.scans;
     let id = scans.next_id.fetch_add(1, Ordering::Relaxed) + 1;
     let read_point = scanner.read_point().get();
     let used_ns = operation.server.env.clock.monotonic_ns();
-    scans.keep(id, OpenScan { scanner, online: online.clone(), used_ns })?;
+    let generation = operation.child.generation;
+    scans.keep(id, OpenScan { scanner, online: online.clone(), generation, used_ns })?;
     Ok(Frame { scanner: Some(id), read_point: Some(read_point), ..frames::answer() })
 }
 
 /// Some rows. At the end the scanner is closed, and `more` is absent.
 fn next_rows(operation: &Operation, frame: &Frame) -> Result<Frame, RpcError> {
-    let scans = &operation.child.scans;
+    let scans = &operation.jvm.scans;
     let mut scan = scans.take(frame.scanner())?;
     let regions = &operation.server.regions;
     if !regions.serves(&scan.online) && !regions.is_opening(scan.online.region.info().encoded_name()) {
@@ -170,9 +206,6 @@ fn next_rows(operation: &Operation, frame: &Frame) -> Result<Frame, RpcError> {
     }
     scan.online.region.note_scanned(results.len() as u64, 0, scan.scanner.last_row());
     if more {
-        if scan.scanner.holds_flushed() {
-            drop(scan.scanner.let_go());
-        }
         scan.used_ns = operation.server.env.clock.monotonic_ns();
         scans.keep(frame.scanner(), scan)?;
     }

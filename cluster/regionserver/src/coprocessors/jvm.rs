@@ -23,6 +23,7 @@ use halcyon_env::{Condvar, Env, Mutex, random_bytes, spawn_thread};
 use halcyon_proto::coprocessor::{Frame, Method, Property};
 use halcyon_rpc::RpcError;
 
+use super::asked::OpenScans;
 use super::frames::{self, Broken, WriteError};
 use super::operation;
 use crate::RegionServer;
@@ -77,6 +78,7 @@ pub(crate) struct Jvm {
     changed: Condvar,
     calls_count: AtomicUsize,
     owners: AtomicU64,
+    pub(super) scans: Arc<OpenScans>,
 }
 
 #[derive(Default)]
@@ -104,7 +106,6 @@ pub(crate) struct Child {
     stuck_count: AtomicUsize,
     has_ended: AtomicBool,
     sides_count: AtomicUsize,
-    pub(super) scans: super::asked::OpenScans,
 }
 
 /// A call among those that may run at the same time, until dropped.
@@ -134,6 +135,7 @@ impl Jvm {
             changed: Condvar::new(),
             calls_count: AtomicUsize::new(0),
             owners: AtomicU64::new(1),
+            scans: Arc::default(),
         }
     }
 
@@ -316,7 +318,6 @@ impl Jvm {
             stuck_count: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             sides_count: AtomicUsize::new(0),
-            scans: super::asked::OpenScans::default(),
         });
         let configured = self.configure(&mut first, surroundings).and_then(|()| {
             listener.set_nonblocking(false).map_err(|e| failed("its socket", e))?;
@@ -423,7 +424,7 @@ impl Jvm {
             if let Ok(Some(status)) = child.process.lock().try_wait() {
                 return format!("{status}");
             }
-            child.scans.expire(self.now_ns());
+            self.scans.expire(self.now_ns());
             if let Some(server) = self.server() {
                 server.expire_hosted_scans();
             }
@@ -462,7 +463,10 @@ impl Jvm {
         let _ = process.wait();
         drop(process);
         child.resting.lock().clear();
-        child.scans.clear();
+        if self.starts_count() >= child.generation {
+            // One that has failed at its start leaves its number to the next.
+            self.scans.close_generation(child.generation);
+        }
         let _ = UnixStream::connect(child.dir.join("server")); // the thread that accepts looks up
         let _ = std::fs::remove_dir_all(&child.dir);
     }

@@ -7,6 +7,7 @@
 //! asked.rs       ... of the regions
 //! hooks.rs       which hooks cost a call
 //! write.rs       mutations with their hooks          row_locks.rs   locks that a hook may hold
+//! answers.rs     what repeated calls are answered
 //! read.rs        gets                                scans.rs       scanners that are objects of the JVM
 //! store_hooks.rs flushes and compactions             bulk_load.rs   bulk loads
 //! jar_paths.rs   from where tables may have classes loaded
@@ -18,6 +19,7 @@
 //!
 //! When you change a method or a field, also touch `base/proto/proto/Coprocessor.proto` and `cluster/coprocessor-host`.
 
+mod answers;
 mod asked;
 mod bulk_load;
 mod frames;
@@ -77,12 +79,19 @@ pub(crate) struct RegionCoprocessors {
     hooks: AtomicU64,
     loading: Mutex<()>,
     rows: row_locks::RowLocks,
+    /// Those of the server.
+    asked: Arc<asked::OpenScans>,
 }
 
 impl RegionCoprocessors {
     #[inline]
     pub(crate) fn only_filters(&self) -> bool {
         self.only_filters
+    }
+
+    /// Lets scanners of coprocessors let go of memory of the region that was flushed or compacted in memory.
+    pub(crate) fn region_flushed(&self, online: &Arc<OnlineRegion>) {
+        self.asked.region_flushed(online);
     }
 }
 
@@ -92,6 +101,7 @@ pub(crate) struct Coprocessors {
     /// Threads for calls of regions with coprocessors, so that a slow one keeps no thread from other tables.
     pub(crate) pool: Arc<DiskPool>,
     pub(crate) scans: Arc<scans::HostedScans>,
+    pub(crate) answers: answers::KeptAnswers,
     numbers: AtomicU64,
     /// A region with coprocessors was opened.
     used: AtomicBool,
@@ -112,6 +122,7 @@ impl Coprocessors {
             jvm: Arc::new(Jvm::new(settings.clone(), env.clone(), lifecycle.clone(), server_name)),
             pool: Arc::new(DiskPool::new(limits, env.clock.clone())),
             scans: Arc::default(),
+            answers: answers::KeptAnswers::new(env.clock.clone()),
             numbers: AtomicU64::new(0),
             used: AtomicBool::new(false),
             regions: RwLock::default(),
@@ -142,7 +153,13 @@ impl Coprocessors {
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         self.used.fetch_or(!only_filters, Ordering::Relaxed);
-        Ok(Some(Arc::new(RegionCoprocessors { number, only_filters, ..RegionCoprocessors::default() })))
+        let asked = self.jvm.scans.clone();
+        Ok(Some(Arc::new(RegionCoprocessors {
+            number,
+            only_filters,
+            asked,
+            ..RegionCoprocessors::default()
+        })))
     }
 
     /// The JVM may ask for the region from now on.
@@ -281,8 +298,8 @@ impl RegionServer {
     fn unload(&self, online: &Arc<OnlineRegion>, abort: bool) {
         let Some(coprocessors) = &online.coprocessors else { return };
         self.coprocessors.scans.region_closing(online);
+        coprocessors.asked.close_region(online);
         if let Some(mut operation) = self.operation_of(coprocessors) {
-            operation.child.scans.close_region(online);
             let frame = Frame { flag: Some(abort), ..frames::call(Method::Unload, coprocessors.number) };
             if let Err(error) = operation.call(frame) {
                 tracing::warn!(region = online.region.info().encoded_name(), %error, "coprocessors were not stopped");

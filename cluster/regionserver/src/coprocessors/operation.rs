@@ -31,7 +31,7 @@ pub(super) type Feed<'a> = dyn FnMut(&Frame) -> Result<Frame, RpcError> + 'a;
 pub(crate) struct Operation {
     pub(super) server: Arc<RegionServer>,
     pub(super) child: Arc<Child>,
-    jvm: Arc<Jvm>,
+    pub(super) jvm: Arc<Jvm>,
     /// `None` when it is of no use any more.
     stream: Option<UnixStream>,
     /// Of row locks.

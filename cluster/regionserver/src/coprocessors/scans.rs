@@ -98,6 +98,8 @@ pub(crate) struct HostedScan {
     opener: Opener,
     generation: u64,
     scanner: u64,
+    /// Of the scanner in the JVM: the client names it when it has lost the scanner (`Scan::resumes_at`). `None`: it has none.
+    read_point: Option<u64>,
     next_call_seq: u64,
     used_ns: u64,
     result_bytes_max: u64,
@@ -336,6 +338,7 @@ pub(crate) fn open(
         opener,
         generation: operation.child.generation,
         scanner: answer.scanner(),
+        read_point: answer.read_point.filter(|&point| point > 0),
         next_call_seq,
         used_ns: server.env.clock.monotonic_ns(),
         result_bytes_max: asked.map_or(server_max, |size| size.min(server_max)),
@@ -364,6 +367,7 @@ pub(crate) fn next(
     let mut response = pb::ScanResponse { scanner_id: Some(id), ..response };
     if opened {
         response.ttl = Some(u32::try_from(server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
+        response.mvcc_read_point = scan.read_point;
     }
     scan.used_ns = server.env.clock.monotonic_ns();
     scan.online.region.note_scanned(u64::from(!cells.is_empty()), 0, &[]);

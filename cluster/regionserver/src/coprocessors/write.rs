@@ -190,7 +190,7 @@ impl Batch {
         }
         ticket.wait().map_err(failed)?;
         if is_done {
-            once.end();
+            once.durable();
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ fn outcome(operation: &mut Operation, part: &Part) -> Result<Written, RpcError> 
 }
 
 /// Carries out a batch with the hooks of its region. *Blocking*, until what was written is durable. An error is one of the whole batch.
-/// `told` gets the cells as they were written. `once` has ended if something was written, also after an error of a hook behind that.
+/// `told` gets the cells as they were written. `once` knows whether something was written, also after an error of a hook behind that.
 pub(crate) fn mutate(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,

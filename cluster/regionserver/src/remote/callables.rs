@@ -45,7 +45,10 @@ impl Orders {
         match &*run.class {
             class::SPLIT_WAL => {
                 let wal_path = decode::<pb::SplitWalParameter>(run)?.wal_path;
-                split_wal(server, &wal_path, &|encoded| self.flushed_of(encoded))
+                let (now_ms, age_max) = (server.env.clock.now_ms(), server.nonces.replayed_age_max());
+                let oldest_ms = now_ms.saturating_sub(age_max.as_millis() as i64);
+                let nonces_since_ms = u64::try_from(oldest_ms).unwrap_or(0);
+                split_wal(server, &wal_path, &|region| Flushed { nonces_since_ms, ..self.flushed_of(region) })
             }
             class::VERIFY_SNAPSHOT => snapshots::verify_region(server, &decode(run)?).map_err(|error| {
                 let class = (error.kind() == ErrorKind::Corrupt).then_some(CORRUPTED_SNAPSHOT);
@@ -77,7 +80,8 @@ fn flushed_in(response: &pb::GetLastFlushedSequenceIdResponse) -> Flushed {
         stores.filter_map(|it| Some((it.family_name.clone(), known(it.sequence_id)?))).collect();
     let region = known(response.last_flushed_sequence_id).unwrap_or_default();
     let lowest = families.iter().map(|(_, seq)| *seq).min();
-    Flushed { region: lowest.map_or(region, |lowest| region.min(lowest)), families }
+    let region = lowest.map_or(region, |lowest| region.min(lowest));
+    Flushed { region, families, ..Flushed::default() }
 }
 
 /// Why a remote procedure failed.

@@ -16,7 +16,7 @@ use halcyon_schema::{RegionBarriers, ServerName};
 use super::holders::{Holder, is_server};
 use super::queue::{Queue, is_needed_by};
 use super::sources::{check, sent_ranges};
-use super::wals::{archived, begin_of, is_gone, server_of, wal_owners};
+use super::wals::{archived, begin_of, is_gone, server_of, splitting, wal_owners};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
 
@@ -62,6 +62,7 @@ impl Books {
         for (holder, _) in &queues {
             gone.look_at(holder)?;
         }
+        let splitting = splitting(&self.resources)?;
         // After that: the WALs of a server that is gone have been archived, and there will be no others.
         let archived = archived(&self.resources)?;
         let mut by_peer = self.by_peer.lock();
@@ -108,7 +109,7 @@ impl Books {
         if unsplit.iter().all(|server| with_queue.contains(server.as_str())) {
             books.forget_hfiles()?; // each of the queues has them
         }
-        books.forget_all_but(&archived);
+        books.forget_all_but(&archived.union(&splitting).cloned().collect());
         Ok(())
     }
 }
@@ -148,7 +149,10 @@ fn left_queue(peer: &str, holder: &Holder, server: &str, claimed_by: Option<&str
 impl ReplicationSources for Books {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
         if self.load(peer_id)?.is_none() {
-            self.create(peer_id, archived(&self.resources)?.into_iter().collect())?;
+            // In this order, because these become those.
+            let mut before = splitting(&self.resources)?;
+            before.extend(archived(&self.resources)?);
+            self.create(peer_id, before.into_iter().collect())?;
         }
         Ok(())
     }

@@ -20,6 +20,9 @@ use crate::regions::resources::RegionResources;
 /// So much is read of WALs without a look at whether the source is to stop.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
+/// What the master adds to the name of the directory of a dead server whose WALs are split.
+const SPLITTING: &str = "-splitting";
+
 /// Whose WALs a source sends to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
@@ -206,14 +209,16 @@ impl Wals {
         let mut read_bytes = 0;
         for (at, file) in self.files.iter().enumerate().filter(|(_, file)| !queue.is_done(&file.name)) {
             let Some(limit) = self.limit_of(&file.name) else { break };
-            let begin = match queue.offset(&file.name) {
-                0 => self.repeated(at, limit)?,
-                begin => begin,
-            };
-            if limit.is_some_and(|limit| limit <= begin) {
+            let noted = queue.offset(&file.name);
+            if limit.is_some_and(|limit| limit <= noted) {
                 break; // nothing new
             }
-            let mut reader = self.reader_at(file, limit, begin)?;
+            let mut reader = self.reader_at(file, limit, noted)?;
+            // A place behind the header was noted while there was no entry: what came then may be that of the WAL before.
+            let begin = if noted <= reader.entries_begin() { self.repeated(at, limit)? } else { noted };
+            if limit.is_some_and(|limit| limit <= begin) {
+                break;
+            }
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.
                 tracing::warn!(
@@ -389,6 +394,18 @@ pub(super) fn archived(resources: &RegionResources) -> Result<HashSet<String>> {
     Ok(files.into_iter().map(|file| file.name).collect())
 }
 
+/// Names of the WALs that are being split: their servers were fenced, and add nothing. One that is archived by now may be among them.
+pub(super) fn splitting(resources: &RegionResources) -> Result<HashSet<String>> {
+    let mut files = Vec::new();
+    for (env, root) in roots_of(resources) {
+        let wals = layout::wals_dir(root);
+        let dirs =
+            list(env, &wals)?.into_iter().filter(|entry| entry.is_dir && entry.name.ends_with(SPLITTING));
+        dirs.map(|dir| wals.join(dir.name)).try_for_each(|dir| add_files(env, &dir, false, &mut files))?;
+    }
+    Ok(files.into_iter().map(|file| file.name).collect())
+}
+
 /// The servers whose WALs have not all been split and moved away, named as in these.
 pub(super) fn wal_owners(resources: &RegionResources) -> Result<HashSet<String>> {
     let (env, root) = resources.wals();
@@ -397,7 +414,7 @@ pub(super) fn wal_owners(resources: &RegionResources) -> Result<HashSet<String>>
     for _ in 0..2 {
         let dirs = list(env, &layout::wals_dir(root))?.into_iter().filter(|entry| entry.is_dir);
         owners.extend(
-            dirs.map(|dir| dir.name.strip_suffix("-splitting").unwrap_or(&dir.name).replace(',', "%2C")),
+            dirs.map(|dir| dir.name.strip_suffix(SPLITTING).unwrap_or(&dir.name).replace(',', "%2C")),
         );
     }
     Ok(owners)
@@ -407,7 +424,7 @@ pub(super) fn wal_owners(resources: &RegionResources) -> Result<HashSet<String>>
 pub(super) fn is_gone(resources: &RegionResources, server: &str) -> Result<bool> {
     let (env, root) = resources.wals();
     let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
-    let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
+    let splitting = dir.with_file_name(format!("{}{SPLITTING}", server.replace("%2C", ",")));
     Ok(!env.fs.exists(&dir)? && !env.fs.exists(&splitting)?)
 }
 

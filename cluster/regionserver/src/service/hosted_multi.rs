@@ -166,14 +166,16 @@ impl Run {
         let asked = self.decoded(online, proto).map_err(CallError::from);
         let done = asked.and_then(|asked| {
             if let Turn::Done(seq) = self.turn(nonce, ReadMode::AnyDisk)? {
-                return read_back(online, &asked.mutation, seq, ReadMode::AnyDisk);
+                let kept = self.server.coprocessors.answers.of(nonce);
+                return kept.map_or_else(|| read_back(online, &asked.mutation, seq, ReadMode::AnyDisk), Ok);
             }
             let mut once = Once::new(&self.server.nonces, nonce);
             let written = coprocessors::mutate(operation, online, vec![asked], true, &mut once, None)?;
-            let cells = written.into_iter().next().expect("one for each mutation")?;
+            let cells = written.into_iter().next().expect("one for each mutation")?.unwrap_or_default();
+            self.server.coprocessors.answers.keep(nonce, &cells);
             once.end(); // hooks may have done it without a write
             self.wrote = true;
-            Ok(cells.unwrap_or_default())
+            Ok(cells)
         });
         match done.map_err(CallError::into_rpc) {
             Ok(cells) => self.reply.push_cells(index, &cells),
@@ -202,8 +204,12 @@ impl Run {
         let whose = self.turn(nonce, ReadMode::AnyDisk).map_err(CallError::into_rpc)?;
         if let Turn::Done(seq) = whose {
             let mutations: Vec<Mutation> = batch.into_iter().map(|asked| asked.mutation).collect();
-            let cells = read_back_all(online, &mutations, seq, ReadMode::AnyDisk);
-            let cells = cells.map_err(CallError::into_rpc)?;
+            let cells = match self.server.coprocessors.answers.of(nonce) {
+                Some(kept) => Some(kept),
+                None => {
+                    read_back_all(online, &mutations, seq, ReadMode::AnyDisk).map_err(CallError::into_rpc)?
+                }
+            };
             self.push_together(actions, cells, Some(true), condition.is_some());
             return Ok(());
         }
@@ -231,6 +237,9 @@ impl Run {
         };
         self.wrote = true;
         if processed {
+            if let Some(cells) = &cells {
+                self.server.coprocessors.answers.keep(nonce, cells);
+            }
             once.end();
         }
         self.push_together(actions, cells, Some(processed), condition.is_some());

@@ -188,7 +188,7 @@ impl Request {
 
     fn attempt_once(&self, server: &Arc<RegionServer>, mode: ReadMode) -> Result<Done, CallError> {
         if let Turn::Done(seq) = turn(server, self.nonce, mode, &self.terms)? {
-            return self.repeat(seq, mode);
+            return self.repeat(server, seq, mode);
         }
         let done = match &self.proto {
             Some(proto) => self.apply_hosted(server, proto, Once::new(&server.nonces, self.nonce)),
@@ -239,6 +239,9 @@ impl Request {
             let written =
                 coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, &mut once, None)?;
             let result = written.into_iter().next().expect("one for each mutation")?;
+            if returns_cells {
+                server.coprocessors.answers.keep(self.nonce, result.as_deref().unwrap_or_default());
+            }
             once.end(); // hooks may have done it without a write
             let (processed, result) =
                 if returns_cells { (None, Some(result.unwrap_or_default())) } else { (Some(true), None) };
@@ -250,17 +253,23 @@ impl Request {
         let (processed, result) =
             coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, &mut once, None)?;
         if processed {
+            if let Some(cells) = &result {
+                server.coprocessors.answers.keep(self.nonce, cells);
+            }
             once.end();
         }
         Ok(Done { processed: Some(processed), result, ticket: None, guard: None })
     }
 
     /// The answer to a call whose work was done by an earlier one with its nonce.
-    fn repeat(&self, seq: SeqId, mode: ReadMode) -> Result<Done, CallError> {
+    fn repeat(&self, server: &RegionServer, seq: SeqId, mode: ReadMode) -> Result<Done, CallError> {
         let processed = self.condition.is_some().then_some(true);
         let result = match self.mutation.kind {
             MutationKind::Increment | MutationKind::Append => {
-                Some(read_back(&self.online, &self.mutation, seq, mode)?)
+                match server.coprocessors.answers.of(self.nonce) {
+                    Some(kept) => Some(kept),
+                    None => Some(read_back(&self.online, &self.mutation, seq, mode)?),
+                }
             }
             MutationKind::Put | MutationKind::Delete => None,
         };
@@ -301,7 +310,8 @@ pub(super) fn await_turn(server: &RegionServer, nonce: Nonce, until_ns: u64) -> 
 /// The answer of a finished Increment or Append: the cells with the sequence id of its write. When they are gone, the answer is an error,
 /// and not a later value.
 /// HBase reads at that sequence id, too (`ServerNonceManager.getMvccFromOperationContext`), and answers with what it finds.
-/// Without a sequence id, which an operation has not that hooks of coprocessors have done without a write, the present cells are the answer.
+/// An operation that hooks of coprocessors have done without a write has no sequence id, and no answer once that is not kept any more
+/// (`coprocessors/answers.rs`). In other regions one without a sequence id has written nothing, and the present cells are the answer.
 pub(super) fn read_back(
     online: &OnlineRegion,
     mutation: &Mutation,
@@ -318,6 +328,9 @@ pub(super) fn read_back(
         qualifiers.get_or_insert_with(BTreeSet::new).insert(part(cell.qualifier()));
     }
     scan.time_range = mutation.time_range;
+    if seq == SeqId::ZERO && online.is_hosted() {
+        return Err(errors::answer_is_gone().into());
+    }
     if seq == SeqId::ZERO {
         return Ok(online.region.get(scan, mode)?);
     }

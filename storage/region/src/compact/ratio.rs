@@ -53,7 +53,14 @@ pub(super) fn exploring(files: &[FileState], limits: &Limits) -> Range<usize> {
             }
         }
     }
-    best.or(smallest).map_or(0..0, |(run, _)| run)
+    let run = best.or(smallest).map_or(0..0, |(run, _)| run);
+    assert!(
+        run.is_empty() || (run.len() >= files_min && run.len() <= limits.files_max && run.end <= files.len()),
+        "a run of {files_min} to {} files of {}: {run:?}",
+        limits.files_max,
+        files.len()
+    );
+    run
 }
 
 /// No file is larger than `ratio` times all the others together (`filesInRatio`).

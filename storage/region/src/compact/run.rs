@@ -161,6 +161,9 @@ impl Region {
         control: &mut dyn CompactionControl,
     ) -> Result<CompactionOutcome> {
         let _compacting = store.compacting.lock();
+        if self.is_closing() {
+            return Err(closing());
+        }
         let expired_files = self.drop_expired_files(store)?;
         let wanted = store.major_wanted.swap(false, Ordering::AcqRel);
         let candidates = Candidates::of(store);
@@ -238,20 +241,24 @@ impl Region {
         mobs: &mut MobRewriter,
         all: bool,
     ) -> Result<Vec<Arc<StoreFile>>> {
-        // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
-        let Some(_open) = self.closed.unwatched().try_read().filter(|closed| !**closed) else {
-            return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
-        };
+        self.check_not_closed()?;
         mobs.outputs.publish()?;
         self.commit_compaction(store, inputs, written.hand_over(), all)
     }
 
     /// Drops files of which no cell can be seen any more.
     fn retire_expired(&self, store: &Store, gone: &[Arc<StoreFile>]) -> Result<()> {
-        let Some(_open) = self.closed.unwatched().try_read().filter(|closed| !**closed) else {
-            return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
-        };
+        self.check_not_closed()?;
         self.commit_compaction(store, gone, &[], false).map(|_| ())
+    }
+
+    /// `Stopping` if files may take the place of others no more. `compacting` is held, which a close waits for with `closed` in its hand: what
+    /// is written when one begins is put in place first. It was thrown away, and a region that closes often kept all its files.
+    fn check_not_closed(&self) -> Result<()> {
+        match self.closed.unwatched().try_read() {
+            Some(closed) if *closed => Err(closing()),
+            _ => Ok(()),
+        }
     }
 
     fn commit_compaction(
@@ -292,6 +299,10 @@ impl Region {
             flush_size_bytes: self.flush_size_bytes(),
         }
     }
+}
+
+fn closing() -> Error {
+    Error::new(ErrorKind::Stopping, "the region is closing")
 }
 
 fn major_rows(store: &Store, drops: &Drops) -> Option<MajorRows> {

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellRef, CellScanner, CellType, Error, ErrorKind, Result};
-use halcyon_env::{Env, Mutex};
+use halcyon_env::{Env, Mutex, invariant};
 use halcyon_hfile::{BlockReads, HFile, ReadMode, ReaderOptions};
 use halcyon_schema::mob::{MOB_FILE_REFS, MobReference, is_mob_reference, mob_reference_tags};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
@@ -159,6 +159,10 @@ impl MobReader {
             Some(found) => found,
             None => self.store.resolve(cell, &self.how)?,
         };
+        invariant!(
+            found.seq() == cell.seq() && found.get().key() == cell.key(),
+            "{found:?} stands where {cell:?} is referred to: the scan would return it out of order"
+        );
         self.store.counters.scanned_cells.fetch_add(1, Ordering::Relaxed);
         self.store.counters.scanned_bytes.fetch_add(found.get().value_len() as u64, Ordering::Relaxed);
         Ok(Some(found))

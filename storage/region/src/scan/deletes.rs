@@ -1,6 +1,7 @@
 //! Delete markers of a row, and which cells they hide.
 
 use halcyon_cell::{CellRef, CellType};
+use halcyon_env::invariant;
 
 /// What hides a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,14 @@ impl DeleteTracker {
         }
         let cell_type = marker.cell_type();
         match cell_type {
-            CellType::DeleteFamily => self.family_timestamp = Some(timestamp),
+            CellType::DeleteFamily => {
+                invariant!(
+                    self.family_timestamp.is_none(),
+                    "of a row's markers of the family the newest comes first: {timestamp} behind {:?}",
+                    self.family_timestamp
+                );
+                self.family_timestamp = Some(timestamp);
+            }
             CellType::DeleteFamilyVersion => {
                 // Markers of a family come in the order of their timestamps, so this is nearly always the end.
                 if let Err(at) = self.family_versions.binary_search_by(|known| timestamp.cmp(known)) {

@@ -156,6 +156,11 @@ impl StoreScanner {
     /// Goes on where `let_go` left off, in a heap of what the store has now. The cell that it stood on may be gone by
     /// now, if nobody at this read point could see it; it goes on with the next one then.
     pub fn open_again(&mut self, mut heap: Heap, seen: SeenMemory) -> Result<()> {
+        assert!(
+            self.seen.is_none() && self.heap.sources_count() == 0,
+            "a scanner that goes on has let go of {} sources: their memory would stay",
+            self.heap.sources_count()
+        );
         if let Some((key, seq)) = &self.stood_on {
             heap.seek(key.get())?;
             let comparator = heap.comparator();
@@ -174,6 +179,11 @@ impl StoreScanner {
                     heap.seek_to_row_before(Some(Key::first_on_row(row).get()))?;
                 }
             }
+            invariant!(
+                self.reversed
+                    || heap.peek().is_none_or(|cell| comparator.compare_keys(cell.key(), key.get()).is_ge()),
+                "it goes on where it stood or behind that, at {key:?}: cells before it were returned"
+            );
         }
         self.heap = heap;
         self.seen = Some(seen);

@@ -128,6 +128,10 @@ impl StoreFile {
         // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_. What it says of itself is of the region
         // that it was made in, if it was made in one (HBase: `HStoreFile.open`).
         let loaded_seq = seq_in_name(hfile_name);
+        assert!(
+            !is_own || reference.is_none(),
+            "{hfile_name}: the blocks of the file behind a reference are not its own to retire"
+        );
         let mut max_seq = loaded_seq.or_else(|| info.max_seq_id()).unwrap_or_default();
         let max_cell_seq =
             loaded_seq.filter(|_| !info.skips_reset_of_seq_ids()).unwrap_or_else(|| info.max_mvcc());

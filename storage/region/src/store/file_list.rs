@@ -14,7 +14,7 @@
 //! HBase writes a list where it is read. Here it is made in the opening's directory and renamed into its place. A rename is
 //! whole or not done, and a server that has lost the region cannot do it (`place.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +119,11 @@ impl FileList {
             make_dir(env, &self.dir)?;
             self.is_dir_made = true;
         }
+        let names: HashSet<&String> = files.iter().map(|file| &file.name).collect();
+        assert!(
+            names.len() == files.len(),
+            "a file that a list names twice would be opened twice: {files:?}"
+        );
         let timestamp = now_ms(env).max(self.newest_ms + 1);
         let from = place.dir().join(format!("list-{}", random_name()));
         let made = write_file(env, &from, &encode(timestamp, files));

@@ -312,10 +312,16 @@ final class RemoteScanner extends RegionScannerImpl {
     restart(CellUtil.cloneRow(cell));
   }
 
+  /** The old scanner holds the read point until the new one has it, or a flush in between would take away what that sees. */
   private void restart(byte[] row) throws IOException {
-    closeRemote();
+    long before = id;
     packet.clear();
-    begin(from(row));
+    id = 0;
+    try {
+      begin(from(row));
+    } finally {
+      closeRemote(before);
+    }
   }
 
   @Override
@@ -334,11 +340,10 @@ final class RemoteScanner extends RegionScannerImpl {
     return from;
   }
 
-  private void closeRemote() throws IOException {
-    if (id == 0) return;
+  private void closeRemote(long which) throws IOException {
+    if (which == 0) return;
     Frame call = Frame.call(Methods.CLOSE_SCAN, number);
-    call.scanner = id;
-    id = 0;
+    call.scanner = which;
     Lane.current().call(call);
   }
 
@@ -346,10 +351,11 @@ final class RemoteScanner extends RegionScannerImpl {
   public synchronized void close() {
     isClosed = true;
     try {
-      closeRemote();
+      closeRemote(id);
     } catch (IOException gone) {
       // The server closes it with the connection.
     }
+    id = 0;
     super.close();
   }
 
