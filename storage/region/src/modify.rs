@@ -264,6 +264,7 @@ impl Region {
             let before = current.get(&column);
             let cell = new_cell(mutation, delta, before, now_ms)?;
             self.check_new_size(&cell)?;
+            edits.count_new(&cell, self.services.settings.new_values_bytes_max)?;
             if let Some(fresh) = fresh.as_deref_mut().filter(|_| before.is_none()) {
                 fresh.push(cell.clone());
             }

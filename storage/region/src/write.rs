@@ -15,7 +15,7 @@ use halcyon_cell::{
 use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
-use halcyon_wal::{Completion, WalEntry};
+use halcyon_wal::{Completion, WalEntry, check_appended_len};
 use smallvec::SmallVec;
 
 use crate::activity;
@@ -61,18 +61,30 @@ pub(crate) struct Edits {
     pub durability: Option<Durability>,
     /// Those of all the mutations, which are the same.
     pub cluster_ids: ClusterIds,
+    /// Bytes of cells that Increments and Appends have made.
+    new_bytes: usize,
     /// When the write began, as the log tells it; asked for once, because every look at the clock costs.
     clock_ms: i64,
 }
 
 impl Edits {
     pub fn new(clock_ms: i64, cluster_ids: ClusterIds) -> Edits {
-        Edits { edits: SmallVec::new(), durability: None, cluster_ids, clock_ms }
+        Edits { edits: SmallVec::new(), durability: None, cluster_ids, new_bytes: 0, clock_ms }
     }
 
     pub fn push(&mut self, cell: Cell, now_ms: i64) {
         let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
         self.edits.push(Edit { cell, timestamp });
+    }
+
+    /// Counts a cell that an Increment or Append has made. These make more than they bring: `Invalid` if all of one write get larger
+    /// than that.
+    pub fn count_new(&mut self, cell: &Cell, bytes_max: usize) -> Result<()> {
+        self.new_bytes += cell.bytes().len();
+        if self.new_bytes <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("new values of one write have more than {bytes_max} bytes")))
     }
 
     /// Tells who asks for it the cells of a mutation, which begin at `from`. Nearly nobody does.
@@ -370,6 +382,9 @@ impl Region {
             edits.edits.iter().all(|edit| self.row_locks.is_locked(edit.cell.row())),
             "a row is written without its lock: another write may have read what this one changes"
         );
+        if durability != Durability::SkipWal {
+            check_appended_len(edits.edits.iter().map(|edit| edit.cell.bytes().len()).sum())?;
+        }
         let updates = self.updates_shared();
         let me = Holder::me();
         me.is_at(&activity::COPY_INTO_MEMSTORE);
