@@ -80,6 +80,7 @@ pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats, WalRoot};
 pub use replayed_nonces::ReplayedNonce;
+pub use scan::row_size::{ROOM_STEP_BYTES, with_room};
 pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
 pub use storage_policy::{NO_STORAGE_POLICY, set_storage_policy};

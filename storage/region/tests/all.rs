@@ -18,6 +18,7 @@ mod in_memory;
 mod interrupt;
 mod left_opening;
 mod letting_go;
+mod limits;
 mod links;
 mod locality;
 mod mob;

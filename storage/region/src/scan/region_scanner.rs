@@ -13,6 +13,7 @@ use halcyon_env::{Clock, invariant};
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
 use super::found::FoundCells;
+use super::row_size::RowSize;
 use super::source::Heap;
 use super::store_scanner::{Budget, StoreScanner, StoreState};
 use crate::api::{NextState, Scan, ScanCounts, ScanLimits};
@@ -40,6 +41,7 @@ pub struct RegionScanner {
     reversed: bool,
     batch: Option<u32>,
     row: Vec<u8>,
+    size: RowSize,
     position: Position,
     counts: ScanCounts,
     exhausted: bool,
@@ -85,6 +87,8 @@ pub(crate) struct Parts {
     pub include_stop_row: bool,
     pub reversed: bool,
     pub batch: Option<u32>,
+    /// Most bytes of a row, or of a part of one, that a call may return.
+    pub row_bytes_max: usize,
 }
 
 /// How far a row was read.
@@ -123,6 +127,7 @@ impl RegionScanner {
             reversed: parts.reversed,
             batch: parts.batch,
             row: Vec::new(),
+            size: RowSize::up_to(parts.row_bytes_max),
             position: Position::BetweenRows,
             counts: ScanCounts::default(),
             exhausted: false,
@@ -250,6 +255,7 @@ impl RegionScanner {
         start: usize,
     ) -> Result<NextState> {
         let size_before = limits.size_bytes_left;
+        self.size.begin(size_before);
         loop {
             if self.position == Position::BetweenRows {
                 if !self.begin_row()? {
@@ -383,7 +389,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, out.count() - start, &*self.clock),
+            &mut budget(limits, &mut self.size, self.batch, out.count() - start, &*self.clock),
             out,
         )?;
         self.position = Position::InStores(at);
@@ -418,7 +424,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, of_stores - start, &*self.clock),
+            &mut budget(limits, &mut self.size, self.batch, of_stores - start, &*self.clock),
             out,
         )?;
         self.position = Position::InJoined(at);
@@ -481,6 +487,7 @@ impl RegionScanner {
 
 fn budget<'a>(
     limits: &'a mut ScanLimits,
+    row_size: &'a mut RowSize,
     batch: Option<u32>,
     cells_so_far: usize,
     clock: &'a dyn Clock,
@@ -488,6 +495,7 @@ fn budget<'a>(
     Budget {
         cells_left: batch.map_or(u32::MAX, |batch| batch.saturating_sub(cells_so_far as u32)),
         size_bytes_left: &mut limits.size_bytes_left,
+        row_size,
         may_cut_row: limits.may_cut_row,
         deadline_ns: limits.deadline_ns,
         clock,
