@@ -44,6 +44,7 @@ mod new_files;
 mod open;
 mod place;
 mod read;
+mod read_first;
 mod read_points;
 mod region;
 mod replay;

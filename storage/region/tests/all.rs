@@ -31,6 +31,7 @@ mod raced_wals;
 mod replayed_twice;
 mod replicas;
 mod resumed;
+mod row_locks;
 mod sequence_ids;
 mod split;
 mod storage_policy;

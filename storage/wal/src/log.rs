@@ -237,6 +237,15 @@ impl Wal {
         self.buffered.load(Ordering::Relaxed)
     }
 
+    /// Whether an append of some bytes might have to wait for files on other machines. A look at it, no promise.
+    #[inline]
+    pub fn may_wait(&self, len: usize) -> bool {
+        let buffered = self.buffered_bytes();
+        self.config.sync_mode == SyncMode::Remote
+            && buffered > 0
+            && buffered + len > self.config.buffer_max_bytes
+    }
+
     /// Bytes of memory that the buffers take: the one that fills, one that is being written, and what is not synced.
     pub fn held_bytes(&self) -> usize {
         let filling = self.appends.unwatched().lock().buffer.capacity();
