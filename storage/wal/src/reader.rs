@@ -448,7 +448,7 @@ impl WalReader {
     /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Where it begins, and what it knows to
     /// have been on disk.
     fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, u64)>> {
-        const LOOK_BACK_MAX: u64 = 4 << 10; // our keys are much shorter
+        const LOOK_BACK_MAX: u64 = 64 << 10; // our keys are shorter, also with as many cluster ids as a client may send
         if key_end > self.source.end() {
             return Ok(None);
         }
@@ -538,11 +538,12 @@ mod tests {
 
     use halcyon_cell::{CellRef, SeqId};
     use halcyon_env::sim::SimFileSystem;
+    use halcyon_schema::ClusterUuid;
 
     use super::*;
     use crate::{Durability, Wal, WalConfig, WalEntry};
 
-    fn write(env: &Env, counts: &[usize], close: bool) -> PathBuf {
+    fn write(env: &Env, counts: &[usize], cluster_ids: &[ClusterUuid], close: bool) -> PathBuf {
         let wal = Wal::open(env.clone(), WalConfig::new("/wals", "/old", "w")).unwrap();
         for (at, &count) in counts.iter().enumerate() {
             let cell = Cell::put(b"r", b"f", b"q", 5, &[7; 100]);
@@ -554,7 +555,7 @@ mod tests {
                 write_time_ms: 1,
                 nonce_group: 0,
                 nonce: 0,
-                cluster_ids: &[],
+                cluster_ids,
                 replicated: &[],
                 cells: &cells,
             };
@@ -573,7 +574,7 @@ mod tests {
     fn an_entry_that_is_too_long_is_no_torn_tail() {
         for (counts, close) in [(&[1, 10][..], false), (&[1, 10, 1], false), (&[1, 10, 1], true)] {
             let env = SimFileSystem::new().env();
-            let path = write(&env, counts, close);
+            let path = write(&env, counts, &[], close);
             let mut reader = WalReader::open(&env, &path).unwrap();
             reader.entry_len_max = 500;
             assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
@@ -584,5 +585,19 @@ mod tests {
             let rest = reader.skip_damage().unwrap();
             assert_eq!(rest.is_some(), counts.len() > 2, "what is behind it can be read");
         }
+    }
+
+    /// Keys as long as a client can make them were not seen behind damage, and went with it.
+    #[test]
+    fn entries_with_long_keys_are_found_behind_damage() {
+        let env = SimFileSystem::new().env();
+        let id = ClusterUuid { most: u64::MAX, least: u64::MAX };
+        let path = write(&env, &[1, 10, 1], &[id; 1024], false);
+        let mut reader = WalReader::open(&env, &path).unwrap();
+        reader.entry_len_max = 500;
+        reader.next_entry().unwrap().unwrap();
+        reader.next_entry().unwrap_err();
+        assert!(reader.skip_damage().unwrap().is_some());
+        assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
     }
 }
