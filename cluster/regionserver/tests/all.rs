@@ -10,6 +10,7 @@ mod coprocessors;
 mod endpoints;
 mod faults;
 mod garbage;
+mod limits;
 mod multi;
 mod nonces;
 mod peer;

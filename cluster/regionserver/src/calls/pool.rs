@@ -28,6 +28,11 @@ pub(crate) struct PoolLimits {
 }
 
 impl PoolLimits {
+    /// `threads` for whoever comes.
+    pub fn flat(threads: usize) -> PoolLimits {
+        PoolLimits { threads_max: threads, reserved: [0; CallClass::COUNT] }
+    }
+
     /// `threads` for all classes but meta's, which has `meta_threads` besides. `read_share`: part of the threads that
     /// is for reads and scans alone, the rest being for writes; 0: divided as they come, but for an eighth each.
     /// `scan_share`: part of the former that is for scans alone, in the same way.
