@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Invalid,
     /// As `Invalid`: the table has no such column family.
     NoSuchFamily,
+    /// As `Invalid`: a row is larger than may be read at once.
+    RowTooBig,
     /// Bytes on disk or wire are wrong. The message names file, offset, expected and found.
     Corrupt,
     /// The operating system said no.
@@ -29,7 +31,10 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// Whether the same request will always fail.
     pub fn is_permanent(self) -> bool {
-        matches!(self, ErrorKind::Invalid | ErrorKind::NoSuchFamily | ErrorKind::Corrupt)
+        matches!(
+            self,
+            ErrorKind::Invalid | ErrorKind::NoSuchFamily | ErrorKind::RowTooBig | ErrorKind::Corrupt
+        )
     }
 }
 

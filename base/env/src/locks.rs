@@ -7,6 +7,7 @@
 //! [`Activity`]: crate::Activity
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Holder, RwLock, RwLockReadGuard, RwLockWriteGuard, Watch};
@@ -39,6 +40,29 @@ impl<T> WatchedMutex<T> {
         });
         self.holder.store(Holder::me().number(), Ordering::Relaxed);
         guard
+    }
+
+    /// As `lock`, but waits no longer than `time`.
+    #[inline]
+    pub fn lock_within(
+        &self,
+        time: impl FnOnce() -> Duration,
+        watch: &Watch,
+        cause: &'static str,
+        detail: impl FnOnce(&str) -> String,
+    ) -> Option<MutexGuard<'_, T>> {
+        let guard = self.lock.try_lock().or_else(|| {
+            let holder = || Holder::of_number(self.holder.load(Ordering::Relaxed));
+            let time = time();
+            let within = |wanted: Duration| match self.lock.try_lock_for(wanted.min(time)) {
+                None if wanted < time => None,
+                taken => Some(taken),
+            };
+            let wait = || self.lock.try_lock_for(time);
+            watch.acquire_slowly(cause, within, wait, || detail(holder().activity()))
+        })?;
+        self.holder.store(Holder::me().number(), Ordering::Relaxed);
+        Some(guard)
     }
 
     /// The lock itself, for short and rare uses that need no record.
@@ -108,7 +132,6 @@ impl<T> WatchedRwLock<T> {
 mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     use super::*;
     use crate::{Activity, Env, spawn_thread};
@@ -152,6 +175,23 @@ mod tests {
         });
         assert_eq!(told, ("number", "by a test at work".into()));
         assert_eq!(*lock.unwatched().lock(), 2);
+    }
+
+    #[test]
+    fn a_wait_has_an_end() {
+        let (watch, lock) = (watch(), WatchedMutex::new(1));
+        let taken = |time_ms| {
+            let time = || Duration::from_millis(time_ms);
+            lock.lock_within(time, &watch, "number", |_| String::new()).is_some()
+        };
+        assert!(taken(0));
+        let held = lock.unwatched().lock();
+        assert!(!taken(0) && !taken(1));
+        assert_eq!(watch.stalls.recent().len(), 0);
+        assert!(!taken(20));
+        assert_eq!(watch.stalls.recent().len(), 1, "a long one is recorded all the same");
+        drop(held);
+        assert!(taken(0));
     }
 
     #[test]

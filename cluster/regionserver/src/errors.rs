@@ -9,6 +9,7 @@
 //! | `Expired` | `TimeoutIOException` |
 //! | `Invalid` | `DoNotRetryIOException` |
 //! | `NoSuchFamily` | `NoSuchColumnFamilyException` |
+//! | `RowTooBig` | `RowTooBigException` |
 //! | `Corrupt` | `CorruptHFileException` |
 //! | `Io`, `NeedsDisk` | `java.io.IOException` |
 //!
@@ -30,6 +31,7 @@ fn class_of(kind: ErrorKind) -> &'static ExceptionClass {
         ErrorKind::Stopping => &exceptions::REGION_SERVER_STOPPED,
         ErrorKind::Expired => &exceptions::TIMEOUT_IO,
         ErrorKind::NoSuchFamily => &exceptions::NO_SUCH_COLUMN_FAMILY,
+        ErrorKind::RowTooBig => &exceptions::ROW_TOO_BIG,
         ErrorKind::Invalid => &exceptions::DO_NOT_RETRY_IO,
         ErrorKind::Corrupt => &exceptions::CORRUPT_HFILE,
         ErrorKind::Io | ErrorKind::NeedsDisk => &exceptions::IO,
@@ -74,6 +76,7 @@ mod tests {
             (ErrorKind::Invalid, "bad", "DoNotRetryIOException", true),
             (ErrorKind::Invalid, "Column family x does not exist", "DoNotRetryIOException", true),
             (ErrorKind::NoSuchFamily, "x is not there", "NoSuchColumnFamilyException", true),
+            (ErrorKind::RowTooBig, "larger than a row may be", "RowTooBigException", true),
             (ErrorKind::Corrupt, "file f, offset 7", "CorruptHFileException", true),
             (ErrorKind::Io, "no space", "IOException", false),
             (ErrorKind::NeedsDisk, "", "IOException", false),

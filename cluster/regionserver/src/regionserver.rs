@@ -37,7 +37,7 @@ use tokio::runtime::Handle;
 use crate::background::split_checker::SplitChecker;
 use crate::background::{Background, Shared, cache_upkeep};
 use crate::calls::nonces::Nonces;
-use crate::calls::pool::DiskPool;
+use crate::calls::pool::{DiskPool, PoolLimits};
 use crate::calls::scanners::Scanners;
 use crate::calls::slow_calls::{SlowCall, SlowCalls};
 use crate::coprocessors::Coprocessors;
@@ -60,6 +60,8 @@ use crate::wal::recover::{Predecessors, recover_logs, remove_emptied};
 
 /// Flushes of a region before it is closed.
 const PRECLOSE_FLUSHES_MAX: usize = 2;
+/// Calls of administrators, and bulk loads that copy, at the same time. Others of their kind wait.
+const SLOW_THREADS: usize = 2;
 
 /// See the head of the file.
 pub struct RegionServer {
@@ -77,6 +79,10 @@ pub struct RegionServer {
     pub(crate) scanners: Arc<Scanners>,
     pub(crate) nonces: Arc<Nonces>,
     pub(crate) pool: Arc<DiskPool>,
+    /// For calls of administrators, which may take as long as a flush.
+    pub(crate) admin_pool: Arc<DiskPool>,
+    /// For bulk loads that copy files.
+    pub(crate) load_pool: Arc<DiskPool>,
     pub(crate) pressure: Arc<Pressure>,
     pub counters: Arc<Counters>,
     pub(crate) request_rate: Arc<RequestRate>,
@@ -199,6 +205,8 @@ impl RegionServer {
             scanners: shared.scanners.clone(),
             nonces: shared.nonces.clone(),
             pool: shared.pool.clone(),
+            admin_pool: Arc::new(DiskPool::new(PoolLimits::flat(SLOW_THREADS), clock.clone())),
+            load_pool: Arc::new(DiskPool::new(PoolLimits::flat(SLOW_THREADS), clock.clone())),
             pressure: shared.pressure.clone(),
             counters: shared.counters.clone(),
             request_rate: shared.request_rate.clone(),
@@ -238,6 +246,8 @@ impl RegionServer {
         self.sink.work_on(threads.clone());
         self.sources.work_on(threads.clone());
         self.coprocessors.pool.work_on(threads.clone());
+        self.admin_pool.work_on(threads.clone());
+        self.load_pool.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
     }

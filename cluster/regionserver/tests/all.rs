@@ -11,6 +11,7 @@ mod endpoints;
 mod fake_jvm;
 mod faults;
 mod garbage;
+mod limits;
 mod multi;
 mod nonces;
 mod peer;

@@ -4,6 +4,7 @@
 //! to the row before stands in the memstore by then. A failed write before it fails this one too, because the
 //! log works in order.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use crate::api::{
     Condition, ConditionTest, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan, TimeRange,
 };
 use crate::mvcc::WriteTicket;
+use crate::read_first::{Attempt, scan_of_columns, scan_of_condition, scan_of_mutation};
 use crate::region::Region;
 use crate::row_lock::{COUNTER_AHEAD_MS_MAX, RowGuards};
 use crate::write::{BatchOutcome, CellsWritten, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
@@ -31,6 +33,8 @@ pub struct CheckOutcome {
     pub ticket: WriteTicket,
     /// The latest timestamp of the cells that the conditions looked at, in milliseconds; `None`: they found none.
     pub checked_ms: Option<i64>,
+    /// Bytes of cells that Increments and Appends have made.
+    pub new_bytes: usize,
 }
 
 impl Region {
@@ -40,35 +44,40 @@ impl Region {
         mutation: Mutation,
         nonce: Nonce,
         (mode, single): (ReadMode, bool),
-        results: &mut Vec<MutationResult>,
+        outcome: &mut BatchOutcome,
         told: Option<&mut CellsWritten>,
     ) -> Result<Option<WriteTicket>> {
         self.sample_writes(std::slice::from_ref(&mutation));
         let (mut fresh, wants_fresh) = (Vec::new(), told.is_some());
-        let done = self.check_mutation(&mutation).and_then(|()| {
-            let mut row = self.row_locks.lock_one(&mutation.row);
+        let attempt = |Attempt { mode, wait, .. }: Attempt| {
+            fresh.clear();
+            let mut row = self.row_locks.try_one(&mutation.row, wait)?;
             let clock_ms = self.services.env.clock.now_ms();
             let now_ms = row.stamp(clock_ms, true, false);
             let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
             let fresh = wants_fresh.then_some(&mut fresh);
             let cells = self.add_new_values(&mutation, (&mut row, now_ms, clock_ms), mode, &mut edits, fresh)?;
+            outcome.new_bytes += edits.new_bytes;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
             Ok((cells, ticket))
-        });
+        };
+        let scans = || vec![scan_of_columns(&mutation)];
+        let checked = self.check_mutation(&mutation);
+        let done = checked.and_then(|()| self.reading_first(mode, scans, attempt));
         if let Some(told) = told {
             told.push(if done.is_ok() { fresh } else { Vec::new() });
         }
         match done {
             Ok((cells, ticket)) => {
                 self.counters.writes.fetch_add(1, Ordering::Relaxed);
-                results.push(Ok(Some(cells)));
+                outcome.results.push(Ok(Some(cells)));
                 Ok(Some(ticket))
             }
             Err(error) if single && error.kind() == ErrorKind::NeedsDisk => Err(error),
             Err(error) => {
-                results.push(Err(error));
+                outcome.results.push(Err(error));
                 Ok(None)
             }
         }
@@ -80,18 +89,26 @@ impl Region {
         batch: Vec<Mutation>,
         nonce: Nonce,
         mode: ReadMode,
-        told: Option<&mut CellsWritten>,
+        mut told: Option<&mut CellsWritten>,
     ) -> Result<BatchOutcome> {
         let Some(row) = batch.first().map(|mutation| mutation.row.clone()) else {
-            return Ok(BatchOutcome { results: Vec::new(), ticket: WriteTicket::ready() });
+            return Ok(BatchOutcome::new(Vec::new()));
         };
         self.check_one_row(&row, &batch)?;
         for mutation in &batch {
             self.check_mutation(mutation)?;
         }
-        let mut guards = self.row_locks.lock_one(&row);
-        let (results, ticket) = self.apply_atomic(batch, &mut guards, None, (nonce, mode), told)?;
-        Ok(BatchOutcome { results, ticket })
+        let reads = Region::needs_reads(&batch);
+        let batch = RefCell::new(batch);
+        let scans = || batch.borrow().iter().filter_map(scan_of_mutation).collect();
+        let attempt = |Attempt { mode, wait, is_last }: Attempt| {
+            let mut guards = self.row_locks.try_one(&row, wait)?;
+            let batch = if is_last { batch.take() } else { batch.borrow().clone() };
+            self.apply_atomic(batch, &mut guards, None, (nonce, mode), told.as_deref_mut())
+        };
+        let done = if reads { self.reading_first(mode, scans, attempt) } else { once(mode, attempt) };
+        let (results, ticket, new_bytes) = done?;
+        Ok(BatchOutcome { ticket, new_bytes, ..BatchOutcome::new(results) })
     }
 
     /// Carries the mutations out if the condition holds; both happen under the row's lock.
@@ -123,14 +140,17 @@ impl Region {
     /// As [`Region::mutate_rows`]; `told` gets the cells as they were written, if the conditions hold.
     pub fn mutate_rows_telling(
         self: &Arc<Self>,
-        mut conditions: Vec<Condition>,
+        conditions: Vec<Condition>,
         mutations: Vec<Mutation>,
         nonce: Nonce,
         mode: ReadMode,
-        told: Option<&mut CellsWritten>,
+        mut told: Option<&mut CellsWritten>,
     ) -> Result<CheckOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
+        if self.may_wait_for_log(mode) {
+            return Err(Error::needs_disk());
+        }
         for condition in &conditions {
             self.check_row(&condition.row, "checkAndMutate")?;
         }
@@ -144,27 +164,56 @@ impl Region {
                 checked => checked?,
             }
         }
-        let rows = conditions.iter().map(|condition| condition.row.clone());
-        let rows: Vec<Bytes> = rows.chain(mutations.iter().map(|mutation| mutation.row.clone())).collect();
-        let mut guards = self.row_locks.lock_all(rows.iter().map(Bytes::as_ref));
-        let mut not_before = None;
-        for condition in &mut conditions {
-            let Some(checked_timestamp) = self.check_condition(condition, mode)? else {
-                // What was read may not be durable yet, and the answer tells of it.
-                let ticket = self.mvcc.barrier();
-                return Ok(CheckOutcome { processed: false, result: None, ticket, checked_ms: None });
-            };
-            not_before = not_before.max(checked_timestamp);
-        }
-        if let Some(error) = unknown_family {
-            return Err(error);
-        }
-        let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, (nonce, mode), told)?;
+        let of_conditions = conditions.iter().map(|condition| condition.row.clone());
+        let rows = of_conditions.chain(mutations.iter().map(|mutation| mutation.row.clone()));
+        let rows: Vec<Bytes> = rows.collect();
+        let reads = !conditions.is_empty() || Region::needs_reads(&mutations);
+        let has_filter = conditions.iter().any(|it| matches!(it.test, ConditionTest::Filter(_)));
+        let work = RefCell::new((conditions, mutations));
+        let scans = || {
+            let (conditions, mutations) = &*work.borrow();
+            let of_mutations = mutations.iter().filter_map(scan_of_mutation);
+            conditions.iter().map(scan_of_condition).chain(of_mutations).collect()
+        };
+        let attempt = |Attempt { mode, wait, is_last }: Attempt| {
+            let mut guards = self.row_locks.try_all(rows.iter().map(Bytes::as_ref), wait)?;
+            let (conditions, mutations) = &mut *work.borrow_mut();
+            let Some(not_before) = self.check_conditions(conditions, mode)? else { return Ok(None) };
+            if let Some(error) = &unknown_family {
+                return Err(error.clone());
+            }
+            let batch = if is_last { std::mem::take(mutations) } else { mutations.clone() };
+            let applied = self.apply_atomic(batch, &mut guards, not_before, (nonce, mode), told.as_deref_mut());
+            applied.map(|applied| Some((applied, not_before)))
+        };
+        let done = if !reads {
+            once(mode, attempt)
+        } else if has_filter && mode == ReadMode::AnyDisk {
+            self.read_into_cache(scans());
+            once(mode, attempt) // a filter is used up by that
+        } else {
+            self.reading_first(mode, scans, attempt)
+        };
+        let Some(((results, ticket, new_bytes), not_before)) = done? else {
+            // What was read may not be durable yet, and the answer tells of it.
+            let ticket = self.mvcc.barrier();
+            return Ok(CheckOutcome { processed: false, result: None, ticket, checked_ms: None, new_bytes: 0 });
+        };
         let mut merged: Option<Vec<Cell>> = None;
         for cells in results.into_iter().flatten().flatten() {
             merged.get_or_insert_with(Vec::new).extend(cells);
         }
-        Ok(CheckOutcome { processed: true, result: merged, ticket, checked_ms: not_before })
+        Ok(CheckOutcome { processed: true, result: merged, ticket, checked_ms: not_before, new_bytes })
+    }
+
+    /// `None`: one of them does not hold. `Some`: all do, with the latest timestamp of the cells looked at.
+    fn check_conditions(&self, conditions: &mut [Condition], mode: ReadMode) -> Result<Option<Option<i64>>> {
+        let mut not_before = None;
+        for condition in conditions {
+            let Some(checked_timestamp) = self.check_condition(condition, mode)? else { return Ok(None) };
+            not_before = not_before.max(checked_timestamp);
+        }
+        Ok(Some(not_before))
     }
 
     fn check_one_row(&self, row: &[u8], batch: &[Mutation]) -> Result<()> {
@@ -179,7 +228,7 @@ impl Region {
     }
 
     /// Applies mutations of locked rows as one log entry. `not_before`: timestamp of the cell that a
-    /// condition looked at; cells of puts that leave it to the server are not older.
+    /// condition looked at; cells of puts that leave it to the server are not older. Also tells how many bytes of cells were made.
     fn apply_atomic(
         &self,
         batch: Vec<Mutation>,
@@ -187,8 +236,9 @@ impl Region {
         not_before: Option<i64>,
         (nonce, mode): (Nonce, ReadMode),
         mut told: Option<&mut CellsWritten>,
-    ) -> Result<(Vec<MutationResult>, WriteTicket)> {
+    ) -> Result<(Vec<MutationResult>, WriteTicket, usize)> {
         self.sample_writes(&batch);
+        told.as_deref_mut().into_iter().for_each(Vec::clear); // of an attempt before
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = guards.stamp(clock_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
         let put_ms = now_ms.max(not_before.unwrap_or(i64::MIN));
@@ -220,10 +270,11 @@ impl Region {
                 }
             });
         }
+        let new_bytes = edits.new_bytes;
         let ticket =
             if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
         self.counters.writes.fetch_add(count, Ordering::Relaxed);
-        Ok((results, ticket))
+        Ok((results, ticket, new_bytes))
     }
 
     /// Reads what an Increment or Append changes, and adds the new cells to `edits`. Returns them in order of
@@ -236,15 +287,7 @@ impl Region {
         edits: &mut Edits,
         mut fresh: Option<&mut Vec<Cell>>,
     ) -> Result<Vec<Cell>> {
-        let mut scan = Scan::of_row(mutation.row.clone());
-        scan.time_range = mutation.time_range;
-        for cell in &mutation.cells {
-            let family = Bytes::copy_from_slice(cell.family());
-            let wanted = scan.families.entry(family).or_insert_with(|| Some(Default::default()));
-            if let Some(wanted) = wanted {
-                wanted.insert(Bytes::copy_from_slice(cell.qualifier()));
-            }
-        }
+        let scan = scan_of_columns(mutation);
         // A column that is named twice is changed from the same value twice; the last one stays, as in HBase.
         let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
         for cell in self.read_row_newest(scan, mode)? {
@@ -269,6 +312,7 @@ impl Region {
             let before = current.get(&column);
             let cell = new_cell(mutation, delta, before, (now_ms, limit_ms))?;
             self.check_new_size(&cell)?;
+            edits.count_new(&cell, self.services.settings.new_values_bytes_max)?;
             if let Some(fresh) = fresh.as_deref_mut().filter(|_| before.is_none()) {
                 fresh.push(cell.clone());
             }
@@ -318,6 +362,11 @@ impl Region {
             }
         }
     }
+}
+
+/// For what reads nothing, or has all of it in the cache as far as that can be.
+fn once<T>(mode: ReadMode, attempt: impl FnOnce(Attempt) -> Result<T>) -> Result<T> {
+    attempt(Attempt::only(mode))
 }
 
 /// Stands where a condition's filter was before it was used up; never asked.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, Key, ReadPoint, Result};
+use halcyon_cell::{Cell, Error, ErrorKind, Key, ReadPoint, Result};
 use halcyon_filter::Filter;
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
@@ -30,6 +30,9 @@ use crate::scan::store_scanner::StoreScanner;
 use crate::scan::{RegionScanner, ResumableScan};
 use crate::store::{SeenMemory, Store, StoreFile, StoreView};
 
+/// Bytes of a row that a Get may gather from memory alone. A larger row is read where others do not wait for it.
+const CACHED_ROW_BYTES_MAX: usize = 1 << 20;
+
 /// Which writes a read sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visible {
@@ -41,14 +44,25 @@ pub(crate) enum Visible {
 
 impl Region {
     /// Reads one row (`Scan::of_row` with what else is wanted). With `ReadMode::CacheOnly` the answer may be an
-    /// error of kind `NeedsDisk`; nothing happened then.
+    /// error of kind `NeedsDisk`; nothing happened then. `RowTooBig` for a row that has more bytes than may be read at once.
     pub fn get(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
         let _open = self.enter()?;
         self.check_row(&scan.start_row, "get")?;
         let sampled = self.is_read_due().then(|| scan.start_row.clone());
         let mut cells = Vec::new();
-        let mut scanner = self.scanner_at(None, scan, mode, Visible::Published)?;
-        while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
+        let bytes_max = self.services.settings.row_bytes_max;
+        let is_bounded = mode == ReadMode::CacheOnly && bytes_max > CACHED_ROW_BYTES_MAX;
+        let bytes_max = if is_bounded { CACHED_ROW_BYTES_MAX } else { bytes_max };
+        let mut scanner = self.scanner_of_rows(None, scan, mode, Visible::Published, bytes_max)?;
+        loop {
+            match scanner.next(&mut ScanLimits::NONE.clone(), &mut cells) {
+                Ok(NextState::Exhausted) => break,
+                Err(error) if is_bounded && error.kind() == ErrorKind::RowTooBig => {
+                    return Err(Error::needs_disk());
+                }
+                more => _ = more?,
+            }
+        }
         self.note_scanned(1, scanner.counts().rows_filtered, &[]);
         if let Some(row) = sampled {
             self.key_samples.keep(&row, false, 1);
@@ -117,9 +131,21 @@ impl Region {
     pub(crate) fn scanner_at(
         &self,
         region: Option<Arc<Region>>,
+        scan: Scan,
+        mode: ReadMode,
+        visible: Visible,
+    ) -> Result<RegionScanner> {
+        self.scanner_of_rows(region, scan, mode, visible, self.services.settings.row_bytes_max)
+    }
+
+    /// As `scanner_at`, of rows with at most so many bytes.
+    fn scanner_of_rows(
+        &self,
+        region: Option<Arc<Region>>,
         mut scan: Scan,
         mode: ReadMode,
         visible: Visible,
+        row_bytes_max: usize,
     ) -> Result<RegionScanner> {
         let mut filter = scan.filter.take();
         let (chosen, read_point, held) = self.views_for(&scan, visible, region.is_some())?;
@@ -173,6 +199,7 @@ impl Region {
             include_stop_row,
             reversed,
             batch,
+            row_bytes_max,
         })
     }
 
@@ -232,7 +259,7 @@ fn open_store(
 ) -> Result<StoreScanner> {
     let SelectedStore { at, store, wanted, view, .. } = chosen;
     if scan.raw && wanted.is_some() {
-        return Err(halcyon_cell::Error::invalid("Cannot specify any column for a raw scan"));
+        return Err(Error::invalid("Cannot specify any column for a raw scan"));
     }
     let sources = sources(store, view, scan, *wanted, read_point, mode, now_ms)?;
     let time_range = time_range_of(store, scan);

@@ -73,7 +73,8 @@ impl RegionServices {
 /// *Lock order*: `flushed_at_close`, `closed` (shared by every operation), `flushing`, row locks, `updates`, write numbers,
 /// log. The update lock is shared by writers from the copy into a chunk to the memstore insert, and exclusive for the
 /// moment in which flush puts new segments in place. No lock is held across I/O but `flushed_at_close`, `flushing` and a
-/// store's `compacting`, which readers and writers never take.
+/// store's `compacting`, which readers and writers never take, and row locks where a write reads what no cache keeps (`read_first.rs`):
+/// who may not wait for a disk does not wait for a row.
 pub struct Region {
     pub(crate) info: RegionInfo,
     pub(crate) table: Arc<TableDescriptor>,

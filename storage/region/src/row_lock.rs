@@ -1,9 +1,13 @@
 //! Locks of rows, and the last timestamps given to them (HBase: `HRegion.getRowLock`).
 
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::sync::MutexGuard;
 use halcyon_env::{Holder, Watch, WatchedMutex, random_bytes};
 
 use crate::activity;
+use crate::api::ReadMode;
 
 const STRIPES: usize = 1024;
 
@@ -11,8 +15,8 @@ const _: () = assert!(STRIPES.is_power_of_two(), "a row's stripe is some bits of
 
 /// Striped locks of rows: equal rows share a lock, and so may different ones.
 ///
-/// Held from before a write reads what it depends on until its cells stand in the memstore; never across I/O
-/// (see docs/decisions/0002). *Lock order*: stripes of one batch in ascending order, then the region's update
+/// Held from before a write reads what it depends on until its cells stand in the memstore (see docs/decisions/0002). What it reads
+/// from files is in the cache by then, but for what the cache does not take: then the lock is held over the read. *Lock order*: stripes of one batch in ascending order, then the region's update
 /// lock, then the write numbers, then the log.
 ///
 /// A stripe also remembers the clock's last word to its rows, because a millisecond is long: a row that is deleted
@@ -44,6 +48,42 @@ const _: () = assert!(
     0 < COUNTER_AHEAD_MS_MAX && COUNTER_AHEAD_MS_MAX < AHEAD_MS_MAX,
     "a row that is deleted and written within a millisecond needs two of them"
 );
+
+/// How long a write waits for rows that others hold. Who holds one may read from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowWait {
+    /// As long as a thread that serves connections may; then `NeedsDisk`.
+    OfEventLoop,
+    /// As long as HBase does (`hbase.rowlock.wait.duration`); then `Expired`.
+    OfClient,
+}
+
+impl RowWait {
+    /// What may not wait for the disk does not wait for those who do.
+    pub fn of(mode: ReadMode) -> RowWait {
+        match mode {
+            ReadMode::CacheOnly => RowWait::OfEventLoop,
+            ReadMode::AnyDisk => RowWait::OfClient,
+        }
+    }
+
+    fn time(self) -> Duration {
+        match self {
+            RowWait::OfEventLoop => Duration::from_millis(1),
+            RowWait::OfClient => Duration::from_secs(30),
+        }
+    }
+
+    #[cold]
+    fn over(self, region: &str) -> Error {
+        match self {
+            RowWait::OfEventLoop => Error::needs_disk(),
+            RowWait::OfClient => {
+                Error::new(ErrorKind::Expired, format!("Timed out waiting for lock for row in region {region}"))
+            }
+        }
+    }
+}
 
 /// Holds the locks of one batch.
 pub(crate) struct RowGuards<'a> {
@@ -88,13 +128,19 @@ impl RowLocks {
         self.stripes[self.stripe(row)].unwatched().is_locked()
     }
 
-    pub fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
-        let guards = Guards::One(self.lock(self.stripe(row)));
+    /// `NeedsDisk` or `Expired` if the row is held for longer than one may wait ([`RowWait`]).
+    pub fn try_one(&self, row: &[u8], wait: RowWait) -> Result<RowGuards<'_>> {
+        let guards = Guards::One(self.lock(self.stripe(row), wait, &mut None)?);
         Holder::me().is_at(&activity::READ);
-        RowGuards { guards }
+        Ok(RowGuards { guards })
     }
 
-    pub fn lock_all<'r>(&self, rows: impl Iterator<Item = &'r [u8]>) -> RowGuards<'_> {
+    /// As `try_one`, all of them or none.
+    pub fn try_all<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r [u8]>,
+        wait: RowWait,
+    ) -> Result<RowGuards<'_>> {
         let mut stripes: Vec<usize> = rows.map(|row| self.stripe(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();
@@ -102,15 +148,39 @@ impl RowLocks {
             stripes.is_sorted_by(|a, b| a < b),
             "two batches that take stripes in different orders wait for each other; one stripe twice for itself"
         );
-        let guards = Guards::Many(stripes.into_iter().map(|stripe| self.lock(stripe)).collect());
+        let mut until_ns = None;
+        let guards = stripes.into_iter().map(|stripe| self.lock(stripe, wait, &mut until_ns));
+        let guards = Guards::Many(guards.collect::<Result<_>>()?);
         Holder::me().is_at(&activity::READ);
-        RowGuards { guards }
+        Ok(RowGuards { guards })
     }
 
+    /// `until_ns`: until when all stripes of a batch together may be waited for; set at the first wait.
     #[inline]
-    fn lock(&self, stripe: usize) -> MutexGuard<'_, Stamped> {
+    fn lock(
+        &self,
+        stripe: usize,
+        wait: RowWait,
+        until_ns: &mut Option<u64>,
+    ) -> Result<MutexGuard<'_, Stamped>> {
         let detail = |held_by: &str| format!("a row of region {}, held by {held_by}", self.region);
-        self.stripes[stripe].lock(&self.watch, "row-lock", detail)
+        let time = || {
+            let now_ns = self.watch.clock.monotonic_ns();
+            let until_ns = *until_ns.get_or_insert(now_ns.saturating_add(wait.time().as_nanos() as u64));
+            Duration::from_nanos(until_ns.saturating_sub(now_ns))
+        };
+        let guard = self.stripes[stripe].lock_within(time, &self.watch, "row-lock", detail);
+        guard.ok_or_else(|| wait.over(&self.region))
+    }
+
+    #[cfg(test)]
+    fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
+        self.try_one(row, RowWait::OfClient).expect("nobody holds it for long")
+    }
+
+    #[cfg(test)]
+    fn lock_all<'r>(&self, rows: impl Iterator<Item = &'r [u8]>) -> RowGuards<'_> {
+        self.try_all(rows, RowWait::OfClient).expect("nobody holds them for long")
     }
 }
 
@@ -235,6 +305,18 @@ mod tests {
         assert_eq!(stall.detail, "a row of region 0123, held by a write inserting into the memstore");
         drop(locks.lock_one(b"r"));
         assert_eq!(watch.stalls.recent().len(), 1, "a free lock is no wait");
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        let held = locks.lock_one(b"r");
+        let error = |wait| locks.try_one(b"r", wait).err().map(|error| error.kind());
+        assert_eq!(error(RowWait::OfEventLoop), Some(ErrorKind::NeedsDisk));
+        let both = locks.try_all([&b"s"[..], b"r", b"t"].into_iter(), RowWait::OfEventLoop);
+        assert_eq!(both.err().map(|error| error.kind()), Some(ErrorKind::NeedsDisk));
+        drop(held);
+        assert!(locks.try_all([&b"s"[..], b"r", b"t"].into_iter(), RowWait::OfEventLoop).is_ok());
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct RegionSettings {
     pub block_multiplier: u64,
     /// Largest cell accepted (`hbase.server.keyvalue.maxsize`); 0: no limit.
     pub keyvalue_max_bytes: usize,
+    /// Largest row, or part of one, that a Get or a scan may return at once (`hbase.table.max.rowsize`).
+    pub row_bytes_max: usize,
     /// How files are compacted; tables and families may say otherwise.
     pub compaction: CompactionSettings,
     /// What families do that do not say (`hbase.hregion.compacting.memstore.type`).
@@ -71,6 +73,9 @@ pub struct RegionSettings {
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
     pub mini_batch_bytes_max: usize,
+    /// Most bytes of cells that Increments and Appends of one write may make, which stands in memory, and in the log, as a whole.
+    /// As many as a request may bring (`hbase.ipc.max.request.size` of HBase). No setting of a site.
+    pub new_values_bytes_max: usize,
 }
 
 impl Default for RegionSettings {
@@ -82,6 +87,7 @@ impl Default for RegionSettings {
             large_family_bytes_min: 16 << 20,
             block_multiplier: 4,
             keyvalue_max_bytes: 10 << 20,
+            row_bytes_max: 1 << 30,
             compaction: CompactionSettings::default(),
             in_memory_compaction: InMemoryCompaction::None,
             in_memory_flush_share: 0.014,
@@ -100,6 +106,7 @@ impl Default for RegionSettings {
             mob: MobSettings::default(),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
+            new_values_bytes_max: 256 << 20,
         }
     }
 }
@@ -131,6 +138,7 @@ impl RegionSettings {
             }
         }
         take(table, "hbase.server.keyvalue.maxsize", &mut self.keyvalue_max_bytes);
+        take(table, "hbase.table.max.rowsize", &mut self.row_bytes_max);
         take(table, "hbase.hregion.memstore.block.multiplier", &mut self.block_multiplier);
         take(table, EVICT_ON_CLOSE, &mut self.evict_blocks_on_close);
         take(table, PREFETCH_ON_OPEN, &mut self.prefetch_blocks_on_open);

@@ -11,22 +11,26 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{
-    Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag, same_bytes,
+    Cell, CellRef, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag, same_bytes,
 };
 use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
 use halcyon_schema::mob::is_mob_reference;
-use halcyon_wal::{Completion, WalEntry};
+use halcyon_wal::{Completion, WalEntry, check_appended_len};
 use smallvec::SmallVec;
 
 use crate::activity;
 use crate::api::{ClusterIds, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
+use crate::read_first::scan_of_mutation;
 use crate::region::Region;
 use crate::replayed_nonces::ReplayedNonce;
+use crate::row_lock::{RowGuards, RowWait};
 
+/// Room that the log's buffer has to have for a write that may not wait for it. Most need less.
+const LOG_ROOM_BYTES: usize = 1 << 20;
 /// Bytes of the tag of a time to live.
 const TTL_TAG_LEN: usize = 2 + 1 + 8;
 
@@ -36,6 +40,16 @@ pub struct BatchOutcome {
     pub results: Vec<MutationResult>,
     /// Resolves when all that was applied is durable and can be read. No answer before that.
     pub ticket: WriteTicket,
+    /// Of [`Region::mutate_now`]: all of the batch, if it was not begun. `results` is empty then.
+    pub left: Vec<Mutation>,
+    /// Bytes of cells that Increments and Appends of the batch have made.
+    pub new_bytes: usize,
+}
+
+impl BatchOutcome {
+    pub(crate) fn new(results: Vec<MutationResult>) -> BatchOutcome {
+        BatchOutcome { results, ticket: WriteTicket::ready(), left: Vec::new(), new_bytes: 0 }
+    }
 }
 
 /// For each mutation of a batch, in order, its cells as they were written: with their timestamps, and a delete of the newest version with
@@ -63,18 +77,30 @@ pub(crate) struct Edits {
     pub durability: Option<Durability>,
     /// Those of all the mutations, which are the same.
     pub cluster_ids: ClusterIds,
+    /// Bytes of cells that Increments and Appends have made.
+    pub new_bytes: usize,
     /// When the write began, as the log tells it; asked for once, because every look at the clock costs.
     clock_ms: i64,
 }
 
 impl Edits {
     pub fn new(clock_ms: i64, cluster_ids: ClusterIds) -> Edits {
-        Edits { edits: SmallVec::new(), durability: None, cluster_ids, clock_ms }
+        Edits { edits: SmallVec::new(), durability: None, cluster_ids, new_bytes: 0, clock_ms }
     }
 
     pub fn push(&mut self, cell: Cell, now_ms: i64) {
         let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
         self.edits.push(Edit { cell, timestamp });
+    }
+
+    /// Counts a cell that an Increment or Append has made. These make more than they bring: `Invalid` if all of one write get larger
+    /// than that.
+    pub fn count_new(&mut self, cell: &Cell, bytes_max: usize) -> Result<()> {
+        self.new_bytes += cell.bytes().len();
+        if self.new_bytes <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("new values of one write have more than {bytes_max} bytes")))
     }
 
     /// Tells who asks for it the cells of a mutation, which begin at `from`. Nearly nobody does.
@@ -120,6 +146,27 @@ impl Region {
         self.mutate_telling(batch, atomic, nonce, mode, None)
     }
 
+    /// As [`Region::mutate`], for puts and deletes that read nothing and stand alone, on a thread that may not wait for others. If
+    /// another write holds one of their rows the batch is given back ([`BatchOutcome::left`]).
+    pub fn mutate_now(self: &Arc<Self>, batch: Vec<Mutation>) -> Result<BatchOutcome> {
+        invariant!(!Region::needs_reads(&batch), "a part of what is left would have been carried out");
+        let _open = self.enter()?;
+        self.check_writable()?;
+        if self.may_wait_for_log(ReadMode::CacheOnly) {
+            return Ok(BatchOutcome { left: batch, ..BatchOutcome::new(Vec::new()) });
+        }
+        let how = (ReadMode::CacheOnly, RowWait::OfEventLoop);
+        if batch.len() == 1 {
+            return self.mutate_separately(batch, Nonce::default(), how, None, None);
+        }
+        // All at once: of a batch that was begun the rest could not be given back.
+        let locked = self.row_locks.try_all(batch.iter().map(|mutation| mutation.row.as_ref()), how.1);
+        match locked {
+            Ok(mut held) => self.mutate_separately(batch, Nonce::default(), how, Some(&mut held), None),
+            Err(_) => Ok(BatchOutcome { left: batch, ..BatchOutcome::new(Vec::new()) }),
+        }
+    }
+
     /// As [`Region::mutate`]; `told` gets the cells as they were written.
     pub fn mutate_telling(
         self: &Arc<Self>,
@@ -127,19 +174,38 @@ impl Region {
         atomic: bool,
         nonce: Nonce,
         mode: ReadMode,
-        mut told: Option<&mut CellsWritten>,
+        told: Option<&mut CellsWritten>,
     ) -> Result<BatchOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
+        if (atomic || batch.len() == 1) && self.may_wait_for_log(mode) {
+            return Err(Error::needs_disk());
+        }
         if atomic {
             return self.mutate_atomic(batch, nonce, mode, told);
         }
-        let mut outcome =
-            BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
-        let (count, single) = (batch.len(), batch.len() == 1);
+        // A part of a larger batch may have been done when the rows of the next one are held.
+        let wait = if batch.len() == 1 { RowWait::of(mode) } else { RowWait::OfClient };
+        let outcome = self.mutate_separately(batch, nonce, (mode, wait), None, told)?;
+        if outcome.left.is_empty() { Ok(outcome) } else { Err(Error::needs_disk()) }
+    }
+
+    fn mutate_separately<'a>(
+        &'a self,
+        mut batch: Vec<Mutation>,
+        nonce: Nonce,
+        (mode, wait): (ReadMode, RowWait),
+        mut held: Option<&mut RowGuards<'a>>,
+        mut told: Option<&mut CellsWritten>,
+    ) -> Result<BatchOutcome> {
+        let mut outcome = BatchOutcome::new(Vec::with_capacity(batch.len()));
+        let single = batch.len() == 1;
         if single && is_put_or_delete(&batch[0]) {
-            if let Some(ticket) = self.write_run(batch, nonce, (mode, single), &mut outcome.results, told)? {
-                outcome.ticket = ticket;
+            let how = (mode, wait, single);
+            match self.write_run(&mut batch, nonce, how, None, &mut outcome.results, told) {
+                Ok(ticket) => outcome.ticket = ticket.unwrap_or(outcome.ticket),
+                Err(error) if error.kind() == ErrorKind::NeedsDisk && !batch.is_empty() => outcome.left = batch,
+                Err(error) => return Err(error),
             }
             return Ok(outcome);
         }
@@ -162,10 +228,11 @@ impl Region {
                 run.len()
             );
             let done = if is_put_or_delete(&run[0]) {
-                self.write_run(run, nonce, (mode, single), &mut outcome.results, told.as_deref_mut())?
+                let (how, results) = ((mode, wait, single), &mut outcome.results);
+                self.write_run(&mut run, nonce, how, held.as_deref_mut(), results, told.as_deref_mut())?
             } else {
                 let only = run.remove(0);
-                self.modify_one(only, nonce, (mode, single), &mut outcome.results, told.as_deref_mut())?
+                self.modify_one(only, nonce, (mode, single), &mut outcome, told.as_deref_mut())?
             };
             if let Some(ticket) = done {
                 outcome.ticket = ticket; // the log works in order: the last one is the last to be done
@@ -196,27 +263,56 @@ impl Region {
         self.check_pressure()
     }
 
+    /// Whether a write would have to wait for the log's room on a thread that may not.
+    #[inline]
+    pub(crate) fn may_wait_for_log(&self, mode: ReadMode) -> bool {
+        mode == ReadMode::CacheOnly && self.services.wal.may_wait(LOG_ROOM_BYTES)
+    }
+
     /// `Busy` while the log's disk is full: found out before anything is copied.
     #[inline]
     pub(crate) fn check_log_space(&self) -> Result<()> {
         self.services.wal.no_space().map_or(Ok(()), Err)
     }
 
-    /// Puts and deletes that stand alone but share one log entry.
-    fn write_run(
-        &self,
-        run: Vec<Mutation>,
+    /// Puts and deletes that stand alone but share one log entry. They are taken out of `run` when their rows are locked. `held`: these
+    /// are locked already.
+    fn write_run<'a>(
+        &'a self,
+        run: &mut Vec<Mutation>,
         nonce: Nonce,
-        (mode, single): (ReadMode, bool),
+        (mode, wait, single): (ReadMode, RowWait, bool),
+        held: Option<&mut RowGuards<'a>>,
         results: &mut Vec<MutationResult>,
         mut told: Option<&mut CellsWritten>,
     ) -> Result<Option<WriteTicket>> {
-        self.sample_writes(&run);
+        self.sample_writes(run);
         let first_result = results.len();
         results.extend(run.iter().map(|mutation| self.check_mutation(mutation).map(|()| None)));
-        let rows = run.iter().map(|mutation| mutation.row.as_ref());
-        let mut guards =
-            if single { self.row_locks.lock_one(&run[0].row) } else { self.row_locks.lock_all(rows) };
+        if mode == ReadMode::AnyDisk && Region::needs_reads(run) {
+            self.read_into_cache(run.iter().filter_map(scan_of_mutation).collect());
+        }
+        let mut own = None;
+        if held.is_none() {
+            let (rows, locks) = (run.iter().map(|mutation| mutation.row.as_ref()), &self.row_locks);
+            let locked = if single { locks.try_one(&run[0].row, wait) } else { locks.try_all(rows, wait) };
+            match locked {
+                Ok(guards) => own = Some(guards),
+                Err(error) if single => {
+                    results.truncate(first_result);
+                    return Err(error);
+                }
+                Err(error) => {
+                    for result in results[first_result..].iter_mut().filter(|result| result.is_ok()) {
+                        *result = Err(error.clone());
+                    }
+                    told.into_iter().for_each(|told| told.extend(run.iter().map(|_| Vec::new())));
+                    return Ok(None);
+                }
+            }
+        }
+        let guards = held.or(own.as_mut()).expect("they are held, or were locked just now");
+        let run = std::mem::take(run);
         let (puts, deletes) = (run.iter().any(puts), run.iter().any(deletes_now));
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = guards.stamp(clock_ms, puts, deletes);
@@ -245,7 +341,7 @@ impl Region {
             return Ok(None);
         }
         let ticket = self.write_edits(edits, nonce)?;
-        drop(guards);
+        drop(own);
         let done = results[first_result..].iter().filter(|result| result.is_ok()).count();
         self.counters.writes.fetch_add(done as u64, Ordering::Relaxed);
         Ok(Some(ticket))
@@ -382,6 +478,9 @@ impl Region {
             edits.edits.iter().all(|edit| self.row_locks.is_locked(edit.cell.row())),
             "a row is written without its lock: another write may have read what this one changes"
         );
+        if durability != Durability::SkipWal {
+            check_appended_len(edits.edits.iter().map(|edit| edit.cell.bytes().len()).sum())?;
+        }
         let updates = self.updates_shared();
         let me = Holder::me();
         me.is_at(&activity::COPY_INTO_MEMSTORE);
@@ -485,7 +584,7 @@ fn is_put_or_delete(mutation: &Mutation) -> bool {
     matches!(mutation.kind, MutationKind::Put | MutationKind::Delete)
 }
 
-fn is_newest_version_delete(cell: &Cell) -> bool {
+pub(crate) fn is_newest_version_delete(cell: &Cell) -> bool {
     cell.cell_type() == CellType::Delete && cell.timestamp() == LATEST_TIMESTAMP
 }
 

@@ -30,6 +30,7 @@ use prost::Message;
 use smallvec::SmallVec;
 
 use crate::cipher::WalCipher;
+use crate::reader::{APPENDED_LEN_MAX, KEY_LEN_MAX};
 use crate::source::{Decode, bad};
 use crate::{WalCompression, WalEntry};
 
@@ -164,12 +165,18 @@ enum Cells<'a> {
 }
 
 impl<'a> PreparedEntry<'a> {
-    /// Encodes the key and sums up the cells. `Invalid` if there is no region or there are no cells.
+    /// Encodes the key and sums up the cells. `Invalid` if there is no region or there are no cells, and if no reader would take the
+    /// entry.
     pub(crate) fn new(entry: &WalEntry<'a>, cipher: Option<&WalCipher>) -> Result<PreparedEntry<'a>> {
         if entry.region.is_empty() || entry.cells.is_empty() {
             return Err(Error::invalid("a log entry needs a region and at least one cell"));
         }
-        Ok(PreparedEntry::from_head(encode_key(entry), entry.cells, cipher))
+        check_appended_len(entry.cells.iter().map(|cell| cell.bytes().len()).sum())?;
+        let head = encode_key(entry);
+        if head.len() + CHECK_LEN > KEY_LEN_MAX {
+            return Err(Error::invalid(format!("a key of {} bytes is too long for the log", head.len())));
+        }
+        Ok(PreparedEntry::from_head(head, entry.cells, cipher))
     }
 
     /// An entry read from one log, for another: all of its key is kept but an old check.
@@ -236,6 +243,16 @@ impl<'a> PreparedEntry<'a> {
         let written = out.len() - start;
         assert_eq!(written, self.len, "an entry takes the room that was asked for it");
     }
+}
+
+/// Whether a log takes an entry with so many bytes of cells. `Invalid` if not: nobody could read it back.
+pub fn check_appended_len(len: usize) -> Result<()> {
+    if len <= APPENDED_LEN_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "a write of {len} bytes is larger than an entry of the log may be, {APPENDED_LEN_MAX} bytes"
+    )))
 }
 
 /// A `WALKey` without check. By hand, because this is the hot path and the field order is fixed.

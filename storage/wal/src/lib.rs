@@ -50,11 +50,11 @@ mod stats;
 
 pub use config::{SyncMode, WalCompression, WalConfig};
 pub use damage::{LogDamage, LostPart, OnDamage, RegionPart, examine_log, set_aside};
-pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
+pub use format::{COMPACTION_QUALIFIER, META_FAMILY, check_appended_len, is_marker};
 pub use halcyon_schema::Durability;
 pub use hedge::{LateSyncs, SyncJob, SyncThreads};
 pub use log::{Completion, Wal, WalEntry};
-pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
+pub use reader::{APPENDED_LEN_MAX, CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use repeats::repeated_len;
 pub use roll::RollOutcome;
 pub use split::{

@@ -195,7 +195,8 @@ impl Wal {
     /// `AsyncWal` before this returns. After an error it never runs and the entry is not in the log.
     ///
     /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
-    /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells.
+    /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells, and
+    /// for one with more than [`crate::APPENDED_LEN_MAX`] bytes of them.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
         debug_assert_ne!(durability, Durability::SkipWal, "a write without WAL never reaches it");
         let prepared = PreparedEntry::new(entry, self.cipher.as_deref())?;
@@ -234,6 +235,15 @@ impl Wal {
     #[inline]
     pub fn buffered_bytes(&self) -> usize {
         self.buffered.load(Ordering::Relaxed)
+    }
+
+    /// Whether an append of some bytes might have to wait for files on other machines. A look at it, no promise.
+    #[inline]
+    pub fn may_wait(&self, len: usize) -> bool {
+        let buffered = self.buffered_bytes();
+        self.config.sync_mode == SyncMode::Remote
+            && buffered > 0
+            && buffered + len > self.config.buffer_max_bytes
     }
 
     /// Bytes of memory that the buffers take: the one that fills, one that is being written, and what is not synced.

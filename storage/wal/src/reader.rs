@@ -37,6 +37,10 @@ pub const KEY_LEN_MAX: usize = 16 << 20;
 pub const CELL_LEN_MAX: usize = 1 << 30;
 /// Longest entry, decompressed.
 pub const ENTRY_LEN_MAX: usize = 1 << 30;
+/// Most bytes of cells that an entry may be appended with. What is acknowledged has to be read back, with whatever its key adds.
+pub const APPENDED_LEN_MAX: usize = ENTRY_LEN_MAX / 2;
+
+const _: () = assert!(APPENDED_LEN_MAX <= CELL_LEN_MAX, "one cell may be all of an entry");
 
 /// Iterates over the entries of one log: `(WALKey, cells)`, each cell with the entry's seq.
 ///
@@ -55,6 +59,8 @@ pub struct WalReader {
     key: Option<DataKey>,
     torn_at: Option<u64>,
     done: bool,
+    /// `ENTRY_LEN_MAX`; tests use less.
+    entry_len_max: usize,
 }
 
 struct Decoded {
@@ -91,6 +97,7 @@ impl WalReader {
             key: None,
             torn_at: None,
             done: false,
+            entry_len_max: ENTRY_LEN_MAX,
         };
         match reader.read_header() {
             Ok(header) => reader.begin(header, path, env)?,
@@ -325,7 +332,7 @@ impl WalReader {
         }
         let check = check.filter(|_| self.checked);
         let mut crc = check.as_ref().map_or(0, |_| Check::begin(&key_bytes, self.check_form()));
-        let cells = self.decode_cells(&key, &mut crc)?;
+        let (cells, len) = self.decode_cells(&key, &mut crc)?;
         let mut synced_bytes = 0;
         if let Some(check) = check {
             if !is_verified {
@@ -333,11 +340,14 @@ impl WalReader {
             }
             synced_bytes = check.synced_bytes;
         }
+        if len > self.entry_len_max {
+            return Err(Stop::TooLong(len));
+        }
         Ok(Decoded { key, cells, synced_bytes })
     }
 
-    /// `crc` goes on over the cells.
-    fn decode_cells(&mut self, key: &pb::WalKey, crc: &mut u32) -> Decode<Vec<Cell>> {
+    /// The cells and their bytes. Of an entry that is too long none are kept. `crc` goes on over all of them.
+    fn decode_cells(&mut self, key: &pb::WalKey, crc: &mut u32) -> Decode<(Vec<Cell>, usize)> {
         let count = key.following_kv_count() as usize;
         if count as u64 > self.source.remaining() {
             return Err(Stop::End);
@@ -352,12 +362,13 @@ impl WalReader {
                 (None, None) => read_plain_cell(&mut self.source, seq, crc)?,
             };
             len += cell.bytes().len();
-            if len > ENTRY_LEN_MAX {
-                return bad(format!("entry length: expected at most {ENTRY_LEN_MAX}, found more"));
+            if len <= self.entry_len_max {
+                cells.push(cell);
+            } else {
+                cells.clear(); // whether it is whole is found out all the same
             }
-            cells.push(cell);
         }
-        Ok(cells)
+        Ok((cells, len))
     }
 
     /// Decides what an undecodable entry at `at` means.
@@ -389,7 +400,7 @@ impl WalReader {
     }
 
     fn is_torn_tail(&mut self, at: u64, stop: &Stop) -> Result<bool> {
-        if self.has_trailer {
+        if self.has_trailer || matches!(stop, Stop::TooLong(_)) {
             return Ok(false);
         }
         if self.checked {
@@ -450,7 +461,7 @@ impl WalReader {
     /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Where it begins, and what it knows to
     /// have been on disk.
     fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, u64)>> {
-        const LOOK_BACK_MAX: u64 = 4 << 10; // our keys are much shorter
+        const LOOK_BACK_MAX: u64 = 64 << 10; // our keys are shorter, also with as many cluster ids as a client may send
         if key_end > self.source.end() {
             return Ok(None);
         }
@@ -506,6 +517,10 @@ impl WalReader {
                 Error::corrupt(format!("{}: at offset {at}: {what}", self.path))
             }
             Stop::Bad(what) => Error::corrupt(format!("{}: at offset {at}: {what}", self.path)),
+            Stop::TooLong(len) => {
+                let what = format!("expected an entry of at most {} bytes, found a whole one", self.entry_len_max);
+                Error::corrupt(format!("{}: at offset {at}: {what} of {len} bytes", self.path))
+            }
             Stop::Io(error) => Error::from(error).context(format_args!("{} at offset {at}", self.path)),
         }
     }
@@ -528,4 +543,74 @@ fn read_plain_cell(source: &mut Source, seq: u64, crc: &mut u32) -> Decode<Cell>
     let bytes = Bytes::copy_from_slice(source.take(len)?);
     *crc = continue_crc(*crc, &bytes);
     Cell::parse(bytes, seq).or_else(|error| bad(format!("cell: expected a KeyValue, found that {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use halcyon_cell::{CellRef, SeqId};
+    use halcyon_env::sim::SimFileSystem;
+    use halcyon_schema::ClusterUuid;
+
+    use super::*;
+    use crate::{Durability, Wal, WalConfig, WalEntry};
+
+    fn write(env: &Env, counts: &[usize], cluster_ids: &[ClusterUuid], close: bool) -> PathBuf {
+        let wal = Wal::open(env.clone(), WalConfig::new("/wals", "/old", "w")).unwrap();
+        for (at, &count) in counts.iter().enumerate() {
+            let cell = Cell::put(b"r", b"f", b"q", 5, &[7; 100]);
+            let cells: Vec<CellRef<'_>> = vec![cell.get(); count];
+            let entry = WalEntry {
+                region: b"0123456789abcdef0123456789abcdef",
+                table: b"t",
+                seq: SeqId::new(1 + at as u64),
+                write_time_ms: 1,
+                nonce_group: 0,
+                nonce: 0,
+                cluster_ids,
+                replicated: &[],
+                cells: &cells,
+            };
+            wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();
+        }
+        wal.drive();
+        if close {
+            wal.close().unwrap();
+        }
+        let files = env.fs.list(Path::new("/wals")).unwrap();
+        Path::new("/wals").join(&files[0].name)
+    }
+
+    /// Such an entry counted as a torn tail: what was acknowledged with it and behind it was lost without a word.
+    #[test]
+    fn an_entry_that_is_too_long_is_no_torn_tail() {
+        for (counts, close) in [(&[1, 10][..], false), (&[1, 10, 1], false), (&[1, 10, 1], true)] {
+            let env = SimFileSystem::new().env();
+            let path = write(&env, counts, &[], close);
+            let mut reader = WalReader::open(&env, &path).unwrap();
+            reader.entry_len_max = 500;
+            assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
+            let error = reader.next_entry().unwrap_err();
+            assert!(!reader.is_torn());
+            assert!(error.message().contains("a whole one of 1"), "{error}");
+            assert_eq!(error.kind(), halcyon_cell::ErrorKind::Corrupt);
+            let rest = reader.skip_damage().unwrap();
+            assert_eq!(rest.is_some(), counts.len() > 2, "what is behind it can be read");
+        }
+    }
+
+    /// Keys as long as a client can make them were not seen behind damage, and went with it.
+    #[test]
+    fn entries_with_long_keys_are_found_behind_damage() {
+        let env = SimFileSystem::new().env();
+        let id = ClusterUuid { most: u64::MAX, least: u64::MAX };
+        let path = write(&env, &[1, 10, 1], &[id; 1024], false);
+        let mut reader = WalReader::open(&env, &path).unwrap();
+        reader.entry_len_max = 500;
+        reader.next_entry().unwrap().unwrap();
+        reader.next_entry().unwrap_err();
+        assert!(reader.skip_damage().unwrap().is_some());
+        assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
+    }
 }

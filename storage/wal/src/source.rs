@@ -16,6 +16,8 @@ pub(crate) enum Stop {
     End,
     /// Its bytes cannot be.
     Bad(String),
+    /// It is whole, and has more bytes of cells than a reader keeps in memory.
+    TooLong(usize),
     Io(std::io::Error),
 }
 

@@ -8,7 +8,7 @@ use crate::common::{self, Scratch};
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{
-    Durability, Flushed, OnDamage, SyncMode, Wal, WalEntry, WalReader, split_logs, split_what_is_needed,
+    APPENDED_LEN_MAX, Durability, Flushed, OnDamage, SyncMode, Wal, WalEntry, WalReader, split_logs, split_what_is_needed,
 };
 
 fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
@@ -331,4 +331,31 @@ fn a_split_leaves_out_what_files_have() {
         .map(|entry| entry.map(|(key, cells)| (key.log_sequence_number, cells.len())).unwrap())
         .collect();
     assert_eq!(left, [(4, 1), (5, 1), (7, 1)], "that with a young nonce, what g lacks, and what nobody has");
+}
+
+/// It was acknowledged, and no reader took it: all regions of the server stayed closed after a crash.
+#[test]
+fn an_entry_that_could_not_be_read_back_is_refused() {
+    let scratch = Scratch::new("too-long");
+    let wal = Wal::open(Env::real(), scratch.config()).unwrap();
+    let cell = Cell::put(b"r", b"f", b"q", 5, &vec![7; 1 << 20]);
+    let cells: Vec<CellRef<'_>> = vec![cell.get(); APPENDED_LEN_MAX >> 20];
+    let entry = WalEntry {
+        region: b"aaaa",
+        table: b"t",
+        seq: SeqId::new(1),
+        write_time_ms: 1000,
+        nonce_group: 0,
+        nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
+        cells: &cells,
+    };
+    let completion = Box::new(|_: &halcyon_cell::Result<()>| panic!("it was refused"));
+    let error = wal.append(&entry, Durability::SyncWal, completion).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let done = Arc::new(AtomicUsize::new(0));
+    append(&wal, b"aaaa", 1, Durability::SyncWal, &done);
+    wal.drive();
+    assert_eq!(done.load(Ordering::SeqCst), 1, "the log goes on");
 }

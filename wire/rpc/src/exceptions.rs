@@ -67,6 +67,7 @@ classes! {
     // The request is wrong.
     DO_NOT_RETRY_IO = fatal "org.apache.hadoop.hbase.DoNotRetryIOException";
     NO_SUCH_COLUMN_FAMILY = fatal "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
+    ROW_TOO_BIG = fatal "org.apache.hadoop.hbase.client.RowTooBigException";
     QUOTA_EXCEEDED = fatal "org.apache.hadoop.hbase.quotas.QuotaExceededException";
     SPACE_LIMITING = fatal "org.apache.hadoop.hbase.quotas.SpaceLimitingException";
     FAILED_SANITY_CHECK = fatal "org.apache.hadoop.hbase.exceptions.FailedSanityCheckException";

@@ -454,6 +454,26 @@ pub struct Reservation {
     bytes: usize,
 }
 
+impl Reservation {
+    /// Keeps room for so many bytes more. False if there is none for a call of this class; one that is alone always gets it.
+    pub fn grow(&mut self, class: CallClass, bytes: usize) -> bool {
+        let all = self.queues.answer_bytes();
+        if all > self.bytes && all + bytes > self.queues.class_answer_bytes_max(class) {
+            return false;
+        }
+        self.queues.answers.reserved.fetch_add(bytes, Ordering::Relaxed);
+        self.connection.state.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        true
+    }
+
+    /// Both as one. They are of one call.
+    pub fn joined(mut self, mut other: Reservation) -> Reservation {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         take_off(&self.queues.answers.reserved, self.bytes, "bytes kept for answers");

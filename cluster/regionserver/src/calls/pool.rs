@@ -28,6 +28,11 @@ pub(crate) struct PoolLimits {
 }
 
 impl PoolLimits {
+    /// `threads` for whoever comes.
+    pub fn flat(threads: usize) -> PoolLimits {
+        PoolLimits { threads_max: threads, reserved: [0; CallClass::COUNT] }
+    }
+
     /// `threads` for all classes but meta's, which has `meta_threads` besides. `read_share`: part of the threads that
     /// is for reads and scans alone, the rest being for writes; 0: divided as they come, but for an eighth each.
     /// `scan_share`: part of the former that is for scans alone, in the same way.
@@ -150,6 +155,11 @@ impl DiskPool {
         started.await.map_err(lost).flatten()
     }
 
+    /// Room for an answer that turns out to be large while it is made.
+    pub(crate) fn room(&self, terms: &Terms) -> Arc<AnswerRoom> {
+        Arc::new(AnswerRoom { pool: self.0.clone(), terms: terms.clone(), taken: Mutex::new(None) })
+    }
+
     /// Starts calls that wait for something else than a thread and have it now. To be called now and then.
     pub(crate) fn look_again(&self) {
         self.0.start_waiting(&mut self.0.state.lock());
@@ -197,6 +207,40 @@ fn give_back_now_and_then(answer_bytes: usize) {
     } else {
         DONE.set((0, 0));
         halcyon_allocator::give_back();
+    }
+}
+
+/// What a call has taken for its answer beside what it announced.
+pub(crate) struct AnswerRoom {
+    pool: Arc<Shared>,
+    terms: Terms,
+    taken: Mutex<Option<Reservation>>,
+}
+
+impl AnswerRoom {
+    /// Carries out `work`; large rows that it reads take room. *Blocking*.
+    pub(crate) fn during<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        let room = self.clone();
+        halcyon_region::with_room(move |bytes| room.grow(bytes), work)
+    }
+
+    fn grow(&self, bytes: usize) -> bool {
+        let mut taken = self.taken.lock();
+        match &mut *taken {
+            Some(reservation) => reservation.grow(self.terms.class, bytes),
+            None => match self.pool.reserve(&self.terms, bytes) {
+                Ok(reservation) => {
+                    *taken = reservation;
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    /// To be kept until the answer is handed to its connection.
+    pub(crate) fn take(&self) -> Option<Reservation> {
+        self.taken.lock().take()
     }
 }
 

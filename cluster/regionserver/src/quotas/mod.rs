@@ -43,6 +43,8 @@ use throttle::{Throttle, US_OF_MS};
 
 /// Users without quotas of their own that have limiters of their own; beyond, such users share one.
 const DEFAULT_USERS_MAX: usize = 10_000;
+/// Bytes of such a user's name, which a client chooses. Users with longer ones share that limiter, too.
+const DEFAULT_USER_LEN_MAX: usize = 256;
 /// Before quotas that could not be read are read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -210,7 +212,8 @@ impl Quotas {
     fn default_throttle(&self, state: &State, user: &str) -> Option<Arc<Throttle>> {
         let throttle = state.default_user.as_ref()?;
         let mut users = self.default_users.lock();
-        let name = if users.len() < DEFAULT_USERS_MAX || users.contains_key(user) { user } else { "" };
+        let is_kept = users.len() < DEFAULT_USERS_MAX || users.contains_key(user);
+        let name = if is_kept && user.len() <= DEFAULT_USER_LEN_MAX { user } else { "" };
         if let Some(known) = users.get(name) {
             return Some(known.clone());
         }

@@ -25,7 +25,7 @@ use halcyon_region::{BulkLoad, BulkLoadFile, BulkLoadOutcome};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use halcyon_schema::{ClusterId, layout};
 
-use super::{Waits, decode, ready};
+use super::{Waits, WorkKind, decode, ready};
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
 use crate::{RegionServer, backup, coprocessors};
@@ -38,11 +38,15 @@ type Work = Box<dyn FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send>;
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     let param = std::mem::take(&mut call.param);
     let user = call.connection.user.clone().unwrap_or_default();
+    let mut kind = WorkKind::Usual;
     let work = match call.method.as_str() {
         "PrepareBulkLoad" => decode("PrepareBulkLoad", param).map(|request: pb::PrepareBulkLoadRequest| {
             Box::new(move |server: &RegionServer| prepare(server, &request, &user)) as Work
         }),
         "BulkLoadHFile" => decode("BulkLoadHFile", param).map(|request: pb::BulkLoadHFileRequest| {
+            if copies(server, &request) {
+                kind = WorkKind::Copies;
+            }
             Box::new(move |server: &RegionServer| load(server, &request)) as Work
         }),
         _ => decode("CleanupBulkLoad", param).map(|request: pb::CleanupBulkLoadRequest| {
@@ -53,7 +57,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(work) => work,
         Err(error) => return ready(Err(error)),
     };
-    let (server, waits) = (server.clone(), Waits::new(call.into_terms()));
+    let (server, waits) = (server.clone(), Waits { kind, ..Waits::new(call.into_terms()) });
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         server.run_pooled("BulkLoad", waits, move || work(&on_pool)).await
@@ -92,6 +96,16 @@ fn clean_up(server: &RegionServer, request: &pb::CleanupBulkLoadRequest) -> Resu
     }
 }
 
+/// Whether files of the load are copied, which takes as long as they are large.
+fn copies(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> bool {
+    let is_copied = |address: &str| -> Result<bool, RpcError> {
+        let (path, from) = path_of(server, address)?;
+        Ok(from.is_some() || is_left_there(server, &path, false, address)?)
+    };
+    // What is wrong with an address is told later.
+    request.copy_file() || request.family_path.iter().any(|named| is_copied(&named.path).unwrap_or(false))
+}
+
 fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Reply, RpcError> {
     let own_id = cluster_id(server)?;
     let mut cluster_ids = request.cluster_ids.clone();
@@ -108,6 +122,10 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     let mut files = Vec::with_capacity(asked.len());
     for named in &asked {
         let (path, from) = path_of(server, &named.path)?;
+        let own_dir = layout::table_dir(&server.resources.root, online.region.info().table());
+        if from.is_none() && path.starts_with(own_dir) {
+            return Err(errors::invalid(format!("{} is of the table that it is to be loaded into", named.path)));
+        }
         let copy = request.copy_file() || is_left_there(server, &path, from.is_some(), &named.path)?;
         files.push(BulkLoadFile { family: named.family.clone(), path, from, copy });
     }

@@ -56,16 +56,17 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
             let waits = Waits::new(call.terms());
+            let room = server.pool.room(&waits.terms);
             Outcome::Later(Box::pin(async move {
-                let on_pool = online.clone();
+                let (on_pool, of_row) = (online.clone(), room.clone());
                 let is_wanted = server.is_wanted(&waits.terms);
                 let work = move || {
-                    let read = || read(&on_pool, &request.get, ReadMode::AnyDisk, counts);
+                    let read = || of_row.during(|| read(&on_pool, &request.get, ReadMode::AnyDisk, counts));
                     Patience::while_wanted(is_wanted, read).map_err(CallError::into_rpc)
                 };
                 let found = server.run_pooled("Get", waits, work).await?;
                 settle(quota, &found);
-                Ok(reply(&online, found, codec))
+                Ok(Reply { reservation: room.take(), ..reply(&online, found, codec) })
             }))
         }
     }

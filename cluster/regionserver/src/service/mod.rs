@@ -196,6 +196,18 @@ struct Waits {
     region: Bytes,
     /// It calls coprocessors, on threads of its own.
     hosted: Option<CallPermit>,
+    kind: WorkKind,
+}
+
+/// Which threads do the work of a call that calls no coprocessors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum WorkKind {
+    #[default]
+    Usual,
+    /// An administrator's. A dozen of them would keep all others of their class waiting, so they have a few threads.
+    Admin,
+    /// Files are copied; as with the above.
+    Copies,
 }
 
 /// Parts of calls from this time on are always noted.
@@ -203,7 +215,8 @@ const NOTED_PART_NS_MIN: u64 = 10_000_000;
 
 impl Waits {
     fn new(terms: Terms) -> Waits {
-        Waits { terms, answer_bytes: 0, begun: false, region: Bytes::new(), hosted: None }
+        let (region, kind) = (Bytes::new(), WorkKind::Usual);
+        Waits { terms, answer_bytes: 0, begun: false, region, hosted: None, kind }
     }
 
     fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
@@ -277,8 +290,13 @@ impl RegionServer {
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let Waits { terms, answer_bytes, begun, region, hosted } = waits;
-        let pool = if hosted.is_some() { &self.coprocessors.pool } else { &self.pool };
+        let Waits { terms, answer_bytes, begun, region, hosted, kind } = waits;
+        let pool = match kind {
+            _ if hosted.is_some() => &self.coprocessors.pool,
+            WorkKind::Usual => &self.pool,
+            WorkKind::Admin => &self.admin_pool,
+            WorkKind::Copies => &self.load_pool,
+        };
         let entered = pool.enter(&terms, answer_bytes, begun).await;
         let entered = entered.and_then(|entered| match self.dropped(&terms).filter(|_| !begun) {
             Some(error) => Err(error),

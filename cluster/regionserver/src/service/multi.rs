@@ -35,6 +35,10 @@ use crate::regions::region_table::OnlineRegion;
 /// which all other connections of that thread would wait.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 const INLINE_ACTIONS_MAX: usize = 400;
+/// So many bytes of cells may Appends of a call make there. They make more than they bring.
+const INLINE_NEW_BYTES_MAX: usize = 1 << 20;
+/// A call that has made so many bytes of cells is asked like a new one whether there is room for more.
+const NEW_BYTES_MAX: usize = 16 << 20;
 
 /// A Multi and how far it has come.
 pub(super) struct Run {
@@ -53,6 +57,8 @@ pub(super) struct Run {
     pub(super) unseen: bool,
     /// Something was written.
     pub(super) wrote: bool,
+    /// Bytes of cells that Increments and Appends have made.
+    pub(super) new_bytes: usize,
     pub(super) terms: Terms,
     /// It would keep the thread that received it for too long.
     is_large: bool,
@@ -116,8 +122,10 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let hosted = run.permit.take();
     let waits =
         Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
+    let room = server.pool.room(&run.terms);
+    let of_rows = room.clone();
     let work = move || {
-        let done = run.go_on(ReadMode::AnyDisk);
+        let done = of_rows.during(|| run.go_on(ReadMode::AnyDisk));
         run.server.drive_logs(); // nobody else does behind this thread
         match done {
             Ok(()) => Ok(run),
@@ -128,6 +136,10 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let reply = match run.complete() {
         Outcome::Ready(result) => result,
         Outcome::Later(later) => later.await,
+    };
+    let reservation = match (reservation, room.take()) {
+        (Some(announced), Some(of_rows)) => Some(announced.joined(of_rows)),
+        (announced, of_rows) => announced.or(of_rows),
     };
     reply.map(|reply| Reply { reservation, ..reply })
 }
@@ -162,6 +174,7 @@ impl Run {
             tickets: Vec::new(),
             unseen: false,
             wrote: false,
+            new_bytes: 0,
             is_large: bytes > INLINE_BYTES_MAX || actions_count > INLINE_ACTIONS_MAX,
             terms: call.into_terms(),
             failed: None,
@@ -336,6 +349,19 @@ impl Run {
             quota.add_written(&mutation.cells);
         }
         Ok(mutation)
+    }
+
+    /// Whether Increments and Appends of the call may make more cells, on this thread or at all.
+    pub(super) fn may_make_more(&self, online: &OnlineRegion, mode: ReadMode) -> Result<(), CallError> {
+        if mode == ReadMode::CacheOnly && self.new_bytes > INLINE_NEW_BYTES_MAX {
+            return Err(CallError::NeedsDisk);
+        }
+        let is_large = self.new_bytes > NEW_BYTES_MAX && !online.region.info().is_meta();
+        if is_large && self.server.pressure.is_high() {
+            let text = format!("the call has made cells of {} bytes, and there is no room", self.new_bytes);
+            return Err(RpcError::region_too_busy(text).into());
+        }
+        Ok(())
     }
 
     pub(super) fn skip_cells(&mut self, action: &pb::RegionAction) {

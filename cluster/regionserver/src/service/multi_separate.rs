@@ -14,7 +14,7 @@ use super::{CallError, get};
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
 use crate::errors::{self, invalid};
-use crate::metrics::op_times::Op;
+use crate::metrics::op_times::{Op, OpTags};
 use crate::regions::region_table::OnlineRegion;
 
 impl Run {
@@ -171,18 +171,28 @@ impl Run {
             self.decoded = Some(put_together(batch, failed));
             return Err(NeedsDisk);
         }
-        let mut failed = failed.into_iter().peekable();
-        let outcome = if batch.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.ops.add_batch(online, &batch);
-            online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
+        let mut ops = OpTags::default();
+        ops.add_batch(online, &batch);
+        let outcome = match mode {
+            _ if batch.is_empty() => None,
+            ReadMode::CacheOnly => Some(online.region.mutate_now(batch)),
+            ReadMode::AnyDisk => Some(online.region.mutate(batch, false, Nonce::default(), mode)),
+        };
+        let outcome = match outcome.transpose() {
+            Ok(Some(outcome)) if !outcome.left.is_empty() => {
+                self.decoded = Some(put_together(outcome.left, failed)); // another write has a row of theirs
+                return Err(NeedsDisk);
+            }
+            Ok(outcome) => Ok(outcome.map_or_else(Vec::new, |outcome| {
                 self.tickets.push(outcome.ticket);
                 self.unseen = true;
                 self.wrote = true;
                 outcome.results
-            })
+            })),
+            Err(error) => Err(error),
         };
+        self.ops.append(ops);
+        let mut failed = failed.into_iter().peekable();
         self.server.after_write(online);
         let (results, whole) = match outcome {
             Ok(results) => (results, None),
@@ -250,11 +260,13 @@ impl Run {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<Vec<Cell>, CallError> {
+        self.may_make_more(online, mode)?;
         if let Turn::Done(seq) = self.turn(nonce, mode)? {
             return read_back(online, mutation, seq, mode);
         }
         let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
         let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
+        self.new_bytes += outcome.new_bytes;
         let cells = outcome.results.pop().transpose()?.flatten();
         let is_increment = mutation.kind == MutationKind::Increment;
         self.ops.add(online, if is_increment { Op::Increment } else { Op::Append });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, SeqId};
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region, WriteTicket};
+use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, WriteTicket};
 use halcyon_rpc::RpcError;
 
 use super::CallError;
@@ -47,8 +47,8 @@ impl Run {
                 return Err(error);
             }
         };
-        let may_repeat = mode == ReadMode::CacheOnly && (condition.is_some() || Region::needs_reads(&batch));
-        let kept = may_repeat.then(|| batch.clone());
+        // What it reads may be on a disk, and its rows may be held by another write.
+        let kept = (mode == ReadMode::CacheOnly).then(|| batch.clone());
         let done = self.do_together(online, batch, condition, nonce, mode);
         if let Err(CallError::NeedsDisk) = &done {
             self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
@@ -93,12 +93,16 @@ impl Run {
         if batch.is_empty() {
             return Ok((true, None));
         }
+        if batch.iter().any(|mutation| mutation.kind.returns_cells()) {
+            self.may_make_more(online, mode)?;
+        }
         if let Some(condition) = condition {
             let condition = convert::condition(condition)?;
             if batch.iter().any(|mutation| mutation.row != condition.row) {
                 return Err(invalid("The row of the condition is not the row of every mutation").into());
             }
             let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
+            self.new_bytes += outcome.new_bytes;
             self.ops.add(online, Op::CheckAndMutate);
             self.tickets.push(outcome.ticket);
             self.unseen = true;
@@ -108,6 +112,7 @@ impl Run {
         let mut ops = OpTags::default();
         ops.add_batch(online, &batch);
         let outcome = online.region.mutate(batch, true, nonce, mode)?;
+        self.new_bytes += outcome.new_bytes;
         self.ops.append(ops);
         let cells = merge_results(outcome.results)?;
         self.tickets.push(outcome.ticket);

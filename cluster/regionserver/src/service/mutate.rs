@@ -86,26 +86,32 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
     if request.proto.is_some() {
         return start_hosted(server, request);
     }
-    let Request { online, mutation, condition, nonce, codec, terms, proto, quota } = request;
+    let Request { online, mut mutation, condition, nonce, codec, terms, proto, quota } = request;
     let tag = online.ops.tag(op(&mutation, condition.is_some()), 1);
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
     let is_large = is_large(&mutation);
-    // With nothing to repeat, nothing is remembered.
-    let nonce = if plain { Nonce::default() } else { nonce };
     if plain && !is_large {
-        let outcome = online.region.mutate(vec![mutation], false, nonce, ReadMode::CacheOnly);
-        let done = outcome.map_err(CallError::from).and_then(|mut outcome| {
-            outcome.results.pop().transpose()?;
-            Ok(Done { processed: Some(true), result: None, ticket: Some(outcome.ticket), guard: None })
-        });
+        // Nothing to repeat, nothing to remember.
+        let mut outcome = online.region.mutate_now(vec![mutation]);
         server.after_write(&online);
-        return match done {
-            Ok(done) => complete(done, codec, tag),
-            Err(error) => ready(Err(error.into_rpc())),
-        };
+        match outcome.as_mut().ok().and_then(|outcome| outcome.left.pop()) {
+            Some(left) => mutation = left, // another write has its row
+            None => {
+                let done = outcome.map_err(CallError::from).and_then(|mut outcome| {
+                    outcome.results.pop().transpose()?;
+                    let ticket = Some(outcome.ticket);
+                    Ok(Done { processed: Some(true), result: None, ticket, guard: None })
+                });
+                return match done {
+                    Ok(done) => complete(done, codec, tag),
+                    Err(error) => ready(Err(error.into_rpc())),
+                };
+            }
+        }
     }
+    let nonce = if plain { Nonce::default() } else { nonce };
     let mut request = Request { online, mutation, condition, nonce, codec, terms, proto, quota };
-    let attempted = match is_large {
+    let attempted = match plain || is_large {
         true => Err(CallError::NeedsDisk),
         false => inline(|| request.attempt(server, ReadMode::CacheOnly)),
     };

@@ -545,6 +545,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Flushes at the same time.";
             Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,
                 "Largest cell; 0: no limit.";
+            Restart, "hbase.table.max.rowsize", "bytes", Number, region.row_bytes_max,
+                "Largest row that a Get, or a scan of a client that takes no parts of rows, may read.";
             Restart, "hbase.memstore.inmemoryflush.threshold.factor", "share", Share, region.in_memory_flush_share,
                 "Part of the flush size at which a segment goes to the pipeline.";
             Restart, "hbase.hregion.compacting.pipeline.segments.limit", "segments", Number,

@@ -9,6 +9,7 @@ mod match_new_version;
 pub(crate) mod matcher;
 mod new_version;
 mod region_scanner;
+pub(crate) mod row_size;
 pub(crate) mod source;
 pub(crate) mod store_scanner;
 

@@ -13,6 +13,7 @@ use halcyon_env::{Clock, invariant};
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
 use super::found::FoundCells;
+use super::row_size::RowSize;
 use super::source::Heap;
 use super::store_scanner::{Budget, LookCost, StoreScanner, StoreState};
 use crate::api::{NextState, Scan, ScanCounts, ScanLimits};
@@ -41,6 +42,7 @@ pub struct RegionScanner {
     batch: Option<u32>,
     look: LookCost,
     row: Vec<u8>,
+    size: RowSize,
     position: Position,
     counts: ScanCounts,
     exhausted: bool,
@@ -89,6 +91,8 @@ pub(crate) struct Parts {
     pub include_stop_row: bool,
     pub reversed: bool,
     pub batch: Option<u32>,
+    /// Most bytes of a row, or of a part of one, that a call may return.
+    pub row_bytes_max: usize,
 }
 
 /// How far a row was read.
@@ -132,6 +136,7 @@ impl RegionScanner {
             batch: parts.batch,
             look,
             row: Vec::new(),
+            size: RowSize::up_to(parts.row_bytes_max),
             position: Position::BetweenRows,
             counts: ScanCounts::default(),
             exhausted: false,
@@ -259,6 +264,7 @@ impl RegionScanner {
         start: usize,
     ) -> Result<NextState> {
         let size_before = limits.size_bytes_left;
+        self.size.begin(size_before);
         loop {
             if self.position == Position::BetweenRows {
                 if !self.begin_row()? {
@@ -392,7 +398,13 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, (self.batch, self.look), out.count() - start, &*self.clock),
+            &mut budget(
+                limits,
+                &mut self.size,
+                (self.batch, self.look),
+                out.count() - start,
+                &*self.clock,
+            ),
             out,
         )?;
         self.position = Position::InStores(at);
@@ -427,7 +439,13 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, (self.batch, self.look), of_stores - start, &*self.clock),
+            &mut budget(
+                limits,
+                &mut self.size,
+                (self.batch, self.look),
+                of_stores - start,
+                &*self.clock,
+            ),
             out,
         )?;
         self.position = Position::InJoined(at);
@@ -492,6 +510,7 @@ impl RegionScanner {
 
 fn budget<'a>(
     limits: &'a mut ScanLimits,
+    row_size: &'a mut RowSize,
     (batch, look): (Option<u32>, LookCost),
     cells_so_far: usize,
     clock: &'a dyn Clock,
@@ -499,6 +518,7 @@ fn budget<'a>(
     Budget {
         cells_left: batch.map_or(u32::MAX, |batch| batch.saturating_sub(cells_so_far as u32)),
         size_bytes_left: &mut limits.size_bytes_left,
+        row_size,
         may_cut_row: limits.may_cut_row,
         deadline_ns: limits.deadline_ns,
         clock,

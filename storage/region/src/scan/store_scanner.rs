@@ -11,6 +11,7 @@ use halcyon_filter::Filter;
 
 use super::found::FoundCells;
 use super::matcher::{MatchCode, Matcher};
+use super::row_size::RowSize;
 use super::source::Heap;
 use crate::mob::MobReader;
 use crate::store::SeenMemory;
@@ -41,6 +42,7 @@ pub(crate) struct Budget<'a> {
     /// Cells still wanted in this result; `u32::MAX`: no limit.
     pub cells_left: u32,
     pub size_bytes_left: &'a mut i64,
+    pub row_size: &'a mut RowSize,
     pub may_cut_row: bool,
     pub deadline_ns: Option<u64>,
     pub clock: &'a dyn halcyon_env::Clock,
@@ -350,7 +352,7 @@ impl StoreScanner {
             }
         };
         *budget.size_bytes_left -= len as i64 + CELL_OVERHEAD_BYTES;
-        Ok(())
+        budget.row_size.check(*budget.size_bytes_left)
     }
 
     /// The cell that a reference stands for; `None` if the cell is none.

@@ -40,7 +40,13 @@ const OTHER_SERVER: u32 = 1000;
 
 thread_local! {
     static ENCRYPTED: ThreadCell<bool> = const { ThreadCell::new(false) };
+    static CHANGE: ThreadCell<fn(&mut RegionSettings)> = const { ThreadCell::new(|_| ()) };
     static REPLAY_FLUSH_BYTES: ThreadCell<u64> = const { ThreadCell::new(64 << 20) };
+}
+
+/// Openings on this thread have their settings changed in this way.
+pub fn change_settings(change: fn(&mut RegionSettings)) {
+    CHANGE.set(change);
 }
 
 /// Openings on this thread flush when a replay has so many bytes in memory.
@@ -93,14 +99,16 @@ pub fn root() -> PathBuf {
 pub fn settings() -> RegionSettings {
     // Two files are enough for a compaction, two rows for a mini-batch, and any cell for the pipeline.
     let compaction = CompactionSettings { files_min: 2, ..CompactionSettings::default() };
-    RegionSettings {
+    let mut settings = RegionSettings {
         mini_batch_rows_max: 2,
         in_memory_flush_share: 0.0,
         compaction,
         data_tiering: true,
         replay_flush_bytes: REPLAY_FLUSH_BYTES.get(),
         ..RegionSettings::default()
-    }
+    };
+    CHANGE.get()(&mut settings);
+    settings
 }
 
 /// A family whose stores go by a list of their files.

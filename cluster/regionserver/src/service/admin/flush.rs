@@ -20,7 +20,10 @@ fn flush(server: &RegionServer, request: &pb::FlushRegionRequest) -> Result<Repl
     let online = server.regions.find_for_admin(&request.region)?;
     let last_flush_ms = || online.region.stats().last_flush_ms.max(0) as u64;
     let mut flushed = None;
-    if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {
+    if online.region.is_flushing() {
+        // As HBase, which does not wait for that flush either. A thread that waits here is lost to others.
+        flushed = Some(false);
+    } else if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {
         let families: Vec<_> = request.family.iter().cloned().collect();
         let outcome = server.background.flusher.flush(&online, &families);
         let outcome = outcome.map_err(|error| errors::to_rpc(&error))?;

@@ -17,7 +17,7 @@ use halcyon_rpc::{
 };
 use halcyon_schema::RegionInfo;
 
-use super::{Waits, decode, ready};
+use super::{Waits, WorkKind, decode, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::remote::{Orders, RemoteMaster};
@@ -174,8 +174,8 @@ where
     F: FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send + 'static,
 {
     let server = server.clone();
-    // It may take long: the threads of meta are not for this.
-    let waits = Waits::new(Terms { class: CallClass::Write, ..terms });
+    // It may take long: the threads of meta are not for this, nor those of writers.
+    let waits = Waits { kind: WorkKind::Admin, ..Waits::new(Terms { class: CallClass::Write, ..terms }) };
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         server.run_pooled("admin", waits, move || work(&on_pool)).await

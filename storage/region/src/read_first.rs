@@ -1,0 +1,121 @@
+//! Writes that read before they write: Increments, Appends, conditions, deletes of the newest version.
+//!
+//! They hold their rows while they read, and other writes wait for these rows: each stands for many others of its stripe. So what they
+//! read is brought into the cache before the rows are locked. Under the lock it is read from memory; when it is gone again by
+//! then, once more. Only what does not stay in the cache is read from the disk under the lock.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use halcyon_cell::{ErrorKind, Result};
+
+use crate::api::{Condition, ConditionTest, Mutation, NextState, ReadMode, Scan, ScanLimits};
+use crate::read::Visible;
+use crate::region::Region;
+use crate::row_lock::RowWait;
+use crate::write::is_newest_version_delete;
+
+/// How often blocks are brought into the cache before the disk is read under the lock.
+const ROUNDS: usize = 3;
+/// Bytes of cells that are read into the cache at a time.
+const STEP_BYTES: i64 = 1 << 20;
+
+/// One attempt at a write.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    pub mode: ReadMode,
+    pub wait: RowWait,
+    /// There is none behind it.
+    pub is_last: bool,
+}
+
+impl Attempt {
+    pub fn only(mode: ReadMode) -> Attempt {
+        Attempt { mode, wait: RowWait::of(mode), is_last: true }
+    }
+}
+
+impl Region {
+    /// Carries out a write that reads first. `scans`: what it reads. `attempt` has done nothing when it ends with `NeedsDisk`.
+    pub(crate) fn reading_first<T>(
+        &self,
+        mode: ReadMode,
+        scans: impl Fn() -> Vec<Scan>,
+        mut attempt: impl FnMut(Attempt) -> Result<T>,
+    ) -> Result<T> {
+        let last = Attempt::only(mode);
+        if mode == ReadMode::CacheOnly {
+            return attempt(last);
+        }
+        let all_cached = self.stores.iter().all(|store| store.family.block_cache());
+        let rounds = if all_cached { ROUNDS } else { 1 };
+        for _ in 0..rounds {
+            match attempt(Attempt { mode: ReadMode::CacheOnly, is_last: false, ..last }) {
+                Err(error) if error.kind() == ErrorKind::NeedsDisk => {}
+                done => return done,
+            }
+            self.read_into_cache(scans());
+        }
+        attempt(last)
+    }
+
+    /// Reads what a write will read, from the disk if need be, while its rows are not locked. What fails here fails again under the
+    /// lock, and is told then.
+    pub(crate) fn read_into_cache(&self, scans: Vec<Scan>) {
+        for scan in scans {
+            _ = self.read_through(scan);
+        }
+    }
+
+    fn read_through(&self, scan: Scan) -> Result<()> {
+        let mut scanner = self.scanner_at(None, scan, ReadMode::AnyDisk, Visible::Published)?;
+        let (mut cells, mut state) = (Vec::new(), NextState::RowDone);
+        while state != NextState::Exhausted {
+            let mut limits =
+                ScanLimits { size_bytes_left: STEP_BYTES, may_cut_row: true, deadline_ns: None };
+            state = scanner.next(&mut limits, &mut cells)?;
+            cells.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The columns that an Increment or Append changes.
+pub(crate) fn scan_of_columns(mutation: &Mutation) -> Scan {
+    let mut scan = Scan::of_row(mutation.row.clone());
+    scan.time_range = mutation.time_range;
+    for cell in &mutation.cells {
+        add_column(&mut scan, cell.family(), cell.qualifier());
+    }
+    scan
+}
+
+/// What carrying out the mutation reads; `None`: nothing.
+pub(crate) fn scan_of_mutation(mutation: &Mutation) -> Option<Scan> {
+    if mutation.kind.returns_cells() {
+        return Some(scan_of_columns(mutation));
+    }
+    let mut scan = Scan::of_row(mutation.row.clone());
+    scan.max_versions = u32::MAX;
+    for cell in mutation.cells.iter().filter(|cell| is_newest_version_delete(cell)) {
+        add_column(&mut scan, cell.family(), cell.qualifier());
+    }
+    (!scan.families.is_empty()).then_some(scan)
+}
+
+/// What a condition looks at. Of a filter it is not known how little it will be.
+pub(crate) fn scan_of_condition(condition: &Condition) -> Scan {
+    let mut scan = Scan::of_row(condition.row.clone());
+    scan.time_range = condition.time_range;
+    if let ConditionTest::Column { family, qualifier, .. } = &condition.test {
+        add_column(&mut scan, family, qualifier);
+    }
+    scan
+}
+
+fn add_column(scan: &mut Scan, family: &[u8], qualifier: &[u8]) {
+    let wanted = scan.families.entry(Bytes::copy_from_slice(family)).or_insert_with(|| Some(BTreeSet::new()));
+    if let Some(wanted) = wanted {
+        wanted.insert(Bytes::copy_from_slice(qualifier));
+    }
+}

@@ -1,0 +1,136 @@
+//! What one write may make and one read may gather.
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+use crate::common::*;
+
+fn bench() -> Bench {
+    change_settings(|settings| {
+        settings.new_values_bytes_max = 10_000;
+        settings.row_bytes_max = 50_000;
+    });
+    Bench::new(&[FamilyDescriptor::new("f").unwrap(), FamilyDescriptor::new("g").unwrap()])
+}
+
+fn cell(row: &str, family: &str, qualifier: &str, value: &[u8]) -> Cell {
+    let [row, family, qualifier] = [row, family, qualifier].map(str::as_bytes);
+    Cell::build(row, family, qualifier, LATEST_TIMESTAMP, CellType::Put, value, b"", 0)
+}
+
+fn append(row: &str, times: usize) -> Mutation {
+    mutation(MutationKind::Append, row.as_bytes(), vec![cell(row, "f", "q", b"x"); times])
+}
+
+fn get(bench: &Bench, scan: Scan) -> halcyon_cell::Result<Vec<Cell>> {
+    bench.region.get(scan, ReadMode::AnyDisk)
+}
+
+fn of(row: &str) -> Scan {
+    Scan::of_row(Bytes::copy_from_slice(row.as_bytes()))
+}
+
+/// Appends make more than they bring: a request of some KiB wrote an entry of the log that no reader takes.
+#[test]
+fn appends_of_one_write_make_no_more_than_the_log_takes() {
+    let bench = bench();
+    bench.mutate(mutation(MutationKind::Put, b"r", vec![cell("r", "f", "q", &[7; 1_000])])).unwrap();
+    let written = bench.wal.stats().entries;
+    let atomic = |count: usize| {
+        let batch = vec![append("r", 1); count];
+        bench.region.mutate(batch, true, Nonce::default(), ReadMode::AnyDisk).map(|_| ())
+    };
+    let refused = [
+        atomic(10).unwrap_err(),
+        bench.mutate(append("r", 10)).unwrap_err(),
+        bench
+            .region
+            .mutate_rows(Vec::new(), vec![append("r", 5), append("r", 5)], Nonce::default(), ReadMode::AnyDisk)
+            .map(|_| ())
+            .unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    assert_eq!(bench.wal.stats().entries, written, "nothing was written");
+    assert_eq!(get(&bench, of("r")).unwrap()[0].value().len(), 1_000);
+    atomic(9).unwrap();
+    assert_eq!(get(&bench, of("r")).unwrap()[0].value().len(), 1_001);
+}
+
+/// One Get took as much memory as its row has.
+#[test]
+fn a_row_that_is_too_large_is_not_gathered() {
+    let bench = bench();
+    for flushed in [false, true] {
+        for family in ["f", "g"] {
+            let cells = (0..30).map(|at| cell("r", family, &format!("{at:02}"), &[7; 1_000])).collect();
+            bench.mutate(mutation(MutationKind::Put, b"r", cells)).unwrap();
+        }
+        bench.mutate(mutation(MutationKind::Put, b"s", vec![cell("s", "f", "q", b"v")])).unwrap();
+        if flushed {
+            bench.region.flush(None).unwrap();
+        }
+        let error = get(&bench, of("r")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RowTooBig, "{error}");
+        assert!(error.message().contains("Max row size allowed: 50000"), "{error}");
+        let error = bench.scan(Scan::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RowTooBig, "{error}");
+        let one_family = Scan { families: [(Bytes::from_static(b"f"), None)].into(), ..of("r") };
+        assert_eq!(get(&bench, one_family).unwrap().len(), 30);
+        assert_eq!(get(&bench, of("s")).unwrap().len(), 1);
+        // In parts all of it can be read.
+        let mut scanner = bench.region.scanner(Scan::default(), ReadMode::AnyDisk).unwrap();
+        let (mut count, mut state) = (0, NextState::RowDone);
+        while state != NextState::Exhausted {
+            let mut cells = Vec::new();
+            let mut limits = ScanLimits { size_bytes_left: 20_000, may_cut_row: true, deadline_ns: None };
+            state = scanner.next(&mut limits, &mut cells).unwrap();
+            count += cells.len();
+        }
+        assert_eq!(count, 61);
+        let filter = halcyon_proto::pb::Filter {
+            name: "org.apache.hadoop.hbase.filter.PrefixFilter".to_string(),
+            serialized_filter: Some(Bytes::from_static(b"\x0a\x01r")),
+        };
+        let condition = Condition {
+            row: Bytes::from_static(b"r"),
+            time_range: TimeRange::ALL,
+            test: ConditionTest::Filter(halcyon_filter::parse_filter(&filter).unwrap()),
+        };
+        let put = mutation(MutationKind::Put, b"r", vec![cell("r", "f", "q", b"v")]);
+        let checked =
+            bench.region.check_and_mutate(condition, vec![put], Nonce::default(), ReadMode::AnyDisk);
+        assert_eq!(checked.map(|_| ()).unwrap_err().kind(), ErrorKind::RowTooBig);
+    }
+}
+
+/// An event loop stood still while it gathered a gigabyte from the cache.
+#[test]
+fn a_large_row_is_not_gathered_from_memory_alone() {
+    change_settings(|_| ());
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    let put = |row: &str, count: usize| {
+        let cells = (0..count).map(|at| cell(row, "f", &format!("{at:02}"), &[7; 100_000])).collect();
+        bench.mutate(mutation(MutationKind::Put, row.as_bytes(), cells)).unwrap();
+    };
+    put("large", 11);
+    put("small", 5);
+    let from_memory = |row: &str| bench.region.get(of(row), ReadMode::CacheOnly).map(|cells| cells.len());
+    assert_eq!(from_memory("small").unwrap(), 5);
+    assert_eq!(from_memory("large").unwrap_err().kind(), ErrorKind::NeedsDisk);
+    assert_eq!(get(&bench, of("large")).unwrap().len(), 11);
+    put("huge", 340);
+    let gathered = |steps: usize| {
+        let mut asked = 0;
+        let has_room = move |_| {
+            asked += 1;
+            asked <= steps
+        };
+        with_room(has_room, || get(&bench, of("huge")).map(|cells| cells.len()))
+    };
+    assert_eq!(gathered(2).unwrap(), 340);
+    assert_eq!(gathered(1).unwrap_err().kind(), ErrorKind::Busy);
+}
