@@ -25,7 +25,12 @@ use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
 
 fn lab(java: &str) -> Lab {
+    lab_with(java, |_| {})
+}
+
+fn lab_with(java: &str, change: impl FnOnce(&mut RegionServerSettings)) -> Lab {
     let mut settings: RegionServerSettings = settings();
+    change(&mut settings);
     settings.coprocessors.region_classes = "org.x.Observer".to_string();
     settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
     settings.coprocessors.host_java = java.to_string();
@@ -173,9 +178,17 @@ impl FakeJvm {
 
 /// A server whose class has these hooks, and a directory of the test's own.
 fn hosted(jvm: &Arc<FakeJvm>, name: &str) -> (Lab, PathBuf) {
+    hosted_with(jvm, name, |_| {})
+}
+
+fn hosted_with(
+    jvm: &Arc<FakeJvm>,
+    name: &str,
+    change: impl FnOnce(&mut RegionServerSettings),
+) -> (Lab, PathBuf) {
     let dir = std::env::temp_dir().join(format!("halcyon-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let lab = lab("java");
+    let lab = lab_with("java", change);
     lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
     (lab, dir)
 }
@@ -232,6 +245,29 @@ fn a_connection_leaves_scanners_of_the_jvm_to_others() {
     lab.scan(&close).unwrap();
     assert!(open().is_ok(), "what is closed is another's");
     assert!(open().is_err());
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// The answer to a batch of gets had no limit where a region has coprocessors.
+#[test]
+fn answers_of_a_batch_have_their_limit() {
+    let jvm = FakeJvm::new(0);
+    let (mut lab, dir) = hosted_with(&jvm, "batches", |settings| settings.result_bytes_max = 10);
+    lab.put("r", "q", "a value of some length");
+    for (version, name) in [(Some((2, 6)), "MultiActionResultTooLarge"), (None, "RegionTooBusyException")] {
+        lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), version);
+        let actions = vec![
+            pb::Action::of_get(0, get("r")),
+            pb::Action::of_get(1, get("r")),
+            pb::Action::of_mutation(2, common::put(1)),
+        ];
+        let (result, cells) = multi(&lab, actions, vec![Cell::put(b"s", b"f", b"q", i64::MAX, b"v")]);
+        let of = |entry: &pb::ResultOrException| entry.exception.as_ref().map(|error| error.name.clone());
+        let names: Vec<_> = result.result_or_exception.iter().map(of).collect();
+        assert_eq!((cells.len(), &names[0]), (1, &None));
+        assert!(names[1..].iter().all(|it| it.as_ref().unwrap().ends_with(name)), "{names:?}");
+        assert!(lab.row("s").is_empty(), "it was not done");
+    }
     let _ = std::fs::remove_dir_all(&dir);
 }
 
