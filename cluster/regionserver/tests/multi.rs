@@ -283,7 +283,8 @@ fn answers_over_the_limit_are_cut_off() {
         let actions = vec![read(0, "r"), read(1, "r"), mutate(2, put(1))];
         let (response, cells) = multi(lab, vec![region_action(lab, actions)], vec![cell("s", "1")]);
         let entries = &response.region_action_result[0].result_or_exception;
-        let name = |entry: &pb::ResultOrException| entry.exception.as_ref().map(|_| exception(entry).to_string());
+        let name =
+            |entry: &pb::ResultOrException| entry.exception.as_ref().map(|_| exception(entry).to_string());
         (entries.iter().map(name).collect::<Vec<_>>(), cells.len())
     };
     let too_large = || Some("MultiActionResultTooLarge".to_string());
@@ -291,7 +292,8 @@ fn answers_over_the_limit_are_cut_off() {
     assert!(lab.row("s").is_empty());
     // A region action that is done as one as well, and what comes behind it has its own cells.
     let atomic = pb::RegionAction { atomic: Some(true), ..region_action(&lab, vec![mutate(1, put(1))]) };
-    let (first, last) = (region_action(&lab, vec![read(0, "r")]), region_action(&lab, vec![mutate(2, put(1))]));
+    let (first, last) =
+        (region_action(&lab, vec![read(0, "r")]), region_action(&lab, vec![mutate(2, put(1))]));
     let (response, _) = multi(&lab, vec![first, atomic, last], vec![cell("s", "1"), cell("u", "1")]);
     let refused = response.region_action_result[1].exception.as_ref().unwrap();
     assert!(refused.name.ends_with(".MultiActionResultTooLarge"), "{refused:?}");

@@ -55,13 +55,15 @@ fn an_open_scanner_keeps_nothing_of_its_frame() {
             column: vec![pb::Column { family: "f".into(), qualifier: vec!["q".into()] }],
             filter: filtered.then(|| prefix_filter("r")),
             cf_time_range: vec![pb::ColumnFamilyTimeRange { column_family: "f".into(), time_range: range }],
-            attribute: vec![pb::NameBytesPair { name: "_isolationlevel_".to_string(), value: Some("x".into()) }],
+            attribute: vec![pb::NameBytesPair {
+                name: "_isolationlevel_".to_string(),
+                value: Some("x".into()),
+            }],
             // Two rows, so that a scan with a limit does not end, either.
             max_result_size: limit_of_rows.map(|_| 100),
             ..Default::default()
         };
-        let frame =
-            Bytes::from(pb::ScanRequest { limit_of_rows, ..lab.open(3, scan) }.encode_to_vec());
+        let frame = Bytes::from(pb::ScanRequest { limit_of_rows, ..lab.open(3, scan) }.encode_to_vec());
         let call = lab.raw_call("Scan", frame.clone(), Vec::new());
         let context = lab.runtime.enter();
         let reply = lab.finish(&lab.client, lab.client.call(call)).unwrap();

@@ -270,15 +270,15 @@ impl Run {
     ) -> Result<(), NeedsDisk> {
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
-        if let Err(error) = self.begin_quota(online, action, condition.is_some()) {
-            self.skip_cells(action);
-            self.reply.fail_action(&error);
-            return Ok(());
-        }
         let stands_alone = condition.is_none() && !action.atomic();
         if !stands_alone && self.is_over_limit() {
             self.skip_cells(action);
             self.reply.fail_action(&self.over_limit());
+            return Ok(());
+        }
+        if let Err(error) = self.begin_quota(online, action, condition.is_some()) {
+            self.skip_cells(action);
+            self.reply.fail_action(&error);
             return Ok(());
         }
         if is_hosted(online, action) {

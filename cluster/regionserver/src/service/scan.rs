@@ -200,7 +200,10 @@ impl Opening {
     /// Opens the scanner and serves the first results. Ends in `NeedsDisk`, with no trace left, if it needs the disk with
     /// `CacheOnly`, or if the scanner goes on that must not stay open.
     fn run(&self, mode: ReadMode, may_stay: bool) -> Result<Reply, CallError> {
-        assert!(!may_stay || mode == ReadMode::AnyDisk, "a scanner that must not use the disk does not stay open");
+        assert!(
+            !may_stay || mode == ReadMode::AnyDisk,
+            "a scanner that must not use the disk does not stay open"
+        );
         let proto = self.request.scan.as_ref().expect("checked by open");
         // One that ends with this call may stand on the frame of the call.
         let detached = (may_stay && !self.limits.close).then(|| convert::detached_scan(proto));

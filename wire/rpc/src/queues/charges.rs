@@ -80,7 +80,8 @@ impl Queues {
         let max = self.limits.arriving_bytes_max();
         let (all_before, own_before) =
             (all.fetch_add(bytes, Ordering::Relaxed), own.fetch_add(bytes, Ordering::Relaxed));
-        let charge = Charge { bytes, counted: bytes, ..Charge::none(self, peer, None) };
+        let mut charge = Charge::none(self, peer, None);
+        (charge.bytes, charge.counted) = (bytes, bytes);
         // Taken back by the drop.
         let others = all_before.saturating_sub(own_before);
         (own_before.saturating_add(bytes) <= fair_max(max, others, share)).then_some(charge)
@@ -108,7 +109,8 @@ impl Queues {
         bytes: usize,
         beside: usize,
     ) -> Option<Charge> {
-        let mut charge = Charge { beside, ..Charge::none(self, peer, Some(class)) };
+        let mut charge = Charge::none(self, peer, Some(class));
+        charge.beside = beside;
         charge.grow(share, bytes).then_some(charge)
     }
 
@@ -427,12 +429,7 @@ mod tests {
         queues.begin_wait(class, 0, &hostile);
         assert_eq!((call.bytes(), call.total()), (9 << 20, 24 << 20));
         assert_eq!(queues.snapshot(class).request_bytes, max / 4 * 3, "its message counts no more");
-        let asker = Asker {
-            own: &OwnWaiting::default(),
-            connection: 7,
-            peer: &honest,
-            share: HALF,
-        };
+        let asker = Asker { own: &OwnWaiting::default(), connection: 7, peer: &honest, share: HALF };
         assert!(!queues.is_full(class, &asker), "calls of others are carried out");
         assert!(fits(max / 8).is_some());
         queues.end_wait(class, 0, &hostile);
@@ -506,8 +503,9 @@ mod tests {
             assert!(of_class().all(|(_, charge)| charge.counted() <= max / 4 * 3));
             for (who, peer) in peers.iter().enumerate() {
                 let own = || of_class().filter(|(of, _)| *of == who).map(|(_, charge)| charge);
-                assert_eq!(load(&peer.class_bytes[class.index()]), own().map(Charge::counted).sum());
-                let beyond = own().map(|charge| charge.total() - charge.counted()).sum();
+                let counted: usize = own().map(Charge::counted).sum();
+                assert_eq!(load(&peer.class_bytes[class.index()]), counted);
+                let beyond: usize = own().map(|charge| charge.total() - charge.counted()).sum();
                 assert_eq!(load(&peer.beyond_bytes[class.index()]), beyond);
             }
         }
