@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use halcyon_proto::pb;
 
 use super::{Asked, Calls, Charged, Frame, LENGTH_BYTES, Waiting, panicked};

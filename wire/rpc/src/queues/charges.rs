@@ -1,7 +1,7 @@
 //! Room for what comes from clients, kept before it is there: frames that are arriving, and cells that are unpacked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::wanting::IDLE_SHARE;
 use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, Share, take_off};
@@ -205,6 +205,7 @@ impl Charge {
     /// The frame that it is for is whole. One that was let in because nothing else was there keeps its room until its call is
     /// answered; the room of any other is given back.
     pub fn arrived(mut self) -> Option<Charge> {
+        assert!(self.frame == 0, "a frame arrives once");
         self.frame = std::mem::take(&mut self.bytes);
         self.was_alone.then_some(self)
     }
@@ -291,6 +292,8 @@ impl Drop for Charge {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
     use crate::queues::{Asker, CALL_BYTES, OwnWaiting};
 
@@ -356,8 +359,8 @@ mod tests {
         assert!(call.grow(HALF, 900), "and more, as nothing else is there");
         let meta = queues.charge(CallClass::Meta, &other, HALF, 10).expect("within its share");
         assert!(call.grow(HALF, 100), "what has begun alone is not stopped half-way");
-        assert!(queues.charge(CallClass::Replication, &other, HALF, 13).is_none());
-        assert!(queues.charge(CallClass::Replication, &other, HALF, 12).is_some(), "half of what is left");
+        assert!(queues.charge(CallClass::Replication, &other, HALF, 24).is_none());
+        assert!(queues.charge(CallClass::Replication, &other, HALF, 23).is_some(), "nearly all that is left");
         call.shrink(90);
         assert_eq!((call.bytes(), queues.request_bytes()), (90, 100), "what it does not need is given back");
         drop((call, meta));
@@ -477,7 +480,7 @@ mod tests {
                         }
                         4 => charge.shrink(charge.bytes() / 2),
                         5 => charge.waits_beside(charge.beside.max(bytes)),
-                        6 => {
+                        6 if charge.frame == 0 => {
                             let (who, charge) = charges.swap_remove(at);
                             charges.extend(charge.arrived().map(|charge| (who, charge)));
                         }
