@@ -8,7 +8,7 @@ use crate::common::{Lab, class, decoded, put, rows, text};
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
-use halcyon_rpc::Codec;
+use halcyon_rpc::{Codec, Service};
 use prost::Message;
 
 const LEASE: Duration = Duration::from_secs(60);
