@@ -157,6 +157,27 @@ fn a_scan_in_the_jvm_goes_on_at_the_point_that_it_had() {
     let (again, cells) = rest();
     assert!(again.mvcc_read_point() > opened.mvcc_read_point(), "{again:?}");
     assert_eq!(common::text(&cells), ["newest"; 2]);
+/// The answer to a batch of gets had no limit where a region has coprocessors.
+#[test]
+fn answers_of_a_batch_have_their_limit() {
+    let jvm = FakeJvm::new(0);
+    let (mut lab, dir) = hosted_with(&jvm, "batches", |settings| settings.result_bytes_max = 10);
+    lab.put("r", "q", "a value of some length");
+    for (version, name) in [(Some((2, 6)), "MultiActionResultTooLarge"), (None, "RegionTooBusyException")] {
+        lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), version);
+        let actions = vec![
+            pb::Action::of_get(0, get("r")),
+            pb::Action::of_get(1, get("r")),
+            pb::Action::of_mutation(2, common::put(1)),
+        ];
+        let (result, cells) = multi(&lab, actions, vec![Cell::put(b"s", b"f", b"q", i64::MAX, b"v")]);
+        let of = |entry: &pb::ResultOrException| entry.exception.as_ref().map(|error| error.name.clone());
+        let names: Vec<_> = result.result_or_exception.iter().map(of).collect();
+        assert_eq!((cells.len(), &names[0]), (1, &None));
+        assert!(names[1..].iter().all(|it| it.as_ref().unwrap().ends_with(name)), "{names:?}");
+    }
+    lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), Some((2, 6)));
+    assert!(lab.row("s").is_empty(), "it was not done");
     let _ = std::fs::remove_dir_all(&dir);
 }
 

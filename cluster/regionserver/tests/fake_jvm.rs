@@ -19,7 +19,12 @@ use prost::Message;
 use crate::common::{self, Lab, settings};
 
 pub fn lab(java: &str) -> Lab {
+    lab_with(java, |_| {})
+}
+
+fn lab_with(java: &str, change: impl FnOnce(&mut RegionServerSettings)) -> Lab {
     let mut settings: RegionServerSettings = settings();
+    change(&mut settings);
     settings.coprocessors.region_classes = "org.x.Observer".to_string();
     settings.coprocessors.host_classpath = "/nowhere.jar".to_string();
     settings.coprocessors.host_java = java.to_string();
@@ -209,9 +214,17 @@ fn cells_of(cell: &Cell) -> Cells {
 
 /// A server whose class has these hooks, and a directory of the test's own.
 pub fn hosted(jvm: &Arc<FakeJvm>, name: &str) -> (Lab, PathBuf) {
+    hosted_with(jvm, name, |_| {})
+}
+
+pub fn hosted_with(
+    jvm: &Arc<FakeJvm>,
+    name: &str,
+    change: impl FnOnce(&mut RegionServerSettings),
+) -> (Lab, PathBuf) {
     let dir = std::env::temp_dir().join(format!("halcyon-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let lab = lab("java");
+    let lab = lab_with("java", change);
     lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
     (lab, dir)
 }

@@ -274,7 +274,7 @@ fn a_condition_with_an_increment_answers_inline() {
 }
 
 #[test]
-fn answers_over_the_limit_are_cut_off_for_who_understands() {
+fn answers_over_the_limit_are_cut_off() {
     let mut settings = common::settings();
     settings.result_bytes_max = 10;
     let mut lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
@@ -282,13 +282,28 @@ fn answers_over_the_limit_are_cut_off_for_who_understands() {
     let all = |lab: &Lab| {
         let actions = vec![read(0, "r"), read(1, "r"), mutate(2, put(1))];
         let (response, cells) = multi(lab, vec![region_action(lab, actions)], vec![cell("s", "1")]);
-        let entries = response.region_action_result[0].result_or_exception.clone();
-        (entries.iter().map(|e| e.exception.is_some()).collect::<Vec<_>>(), cells.len())
+        let entries = &response.region_action_result[0].result_or_exception;
+        let name =
+            |entry: &pb::ResultOrException| entry.exception.as_ref().map(|_| exception(entry).to_string());
+        (entries.iter().map(name).collect::<Vec<_>>(), cells.len())
     };
-    assert_eq!(all(&lab), (vec![false, true, true], 1));
+    let too_large = || Some("MultiActionResultTooLarge".to_string());
+    assert_eq!(all(&lab), (vec![None, too_large(), too_large()], 1));
     assert!(lab.row("s").is_empty());
+    // A region action that is done as one as well, and what comes behind it has its own cells.
+    let atomic = pb::RegionAction { atomic: Some(true), ..region_action(&lab, vec![mutate(1, put(1))]) };
+    let (first, last) =
+        (region_action(&lab, vec![read(0, "r")]), region_action(&lab, vec![mutate(2, put(1))]));
+    let (response, _) = multi(&lab, vec![first, atomic, last], vec![cell("s", "1"), cell("u", "1")]);
+    let refused = response.region_action_result[1].exception.as_ref().unwrap();
+    assert!(refused.name.ends_with(".MultiActionResultTooLarge"), "{refused:?}");
+    assert!(lab.row("s").is_empty() && lab.row("u").is_empty());
+    // The answer of a client that tells no version had no limit: a few hundred bytes of gets took all memory.
     lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), None);
-    assert_eq!(all(&lab), (vec![false, false, false], 2));
+    let busy = || Some("RegionTooBusyException".to_string());
+    assert_eq!(all(&lab), (vec![None, busy(), busy()], 1));
+    lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), Some((2, 6)));
+    assert!(lab.row("s").is_empty());
 }
 
 #[test]

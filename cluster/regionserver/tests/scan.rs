@@ -4,10 +4,11 @@ use crate::common;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::common::{Lab, class, put, rows, text};
+use crate::common::{Lab, class, decoded, put, rows, text};
+use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
-use halcyon_rpc::Codec;
+use halcyon_rpc::{Codec, Service};
 use prost::Message;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -35,6 +36,44 @@ fn next(id: u64, rows: u32, seq: u64) -> pb::ScanRequest {
 fn close(id: u64) -> pb::ScanRequest {
     let close_scanner = Some(true);
     pb::ScanRequest { scanner_id: Some(id), number_of_rows: Some(0), close_scanner, ..Default::default() }
+}
+
+/// Each open scanner kept the frame that it came in, with whatever had arrived together with it: a hundred thousand of them were counted
+/// with 4 KiB each.
+#[test]
+fn an_open_scanner_keeps_nothing_of_its_frame() {
+    let ways = [(false, None, false), (false, None, true), (true, None, true), (false, Some(3), false)];
+    for (flushed, limit_of_rows, filtered) in ways {
+        let lab = lab();
+        if flushed {
+            lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+        }
+        let range = pb::TimeRange { from: Some(0), to: None };
+        let scan = pb::Scan {
+            start_row: Some("r00".into()),
+            stop_row: Some("r99".into()),
+            column: vec![pb::Column { family: "f".into(), qualifier: vec!["q".into()] }],
+            filter: filtered.then(|| prefix_filter("r")),
+            cf_time_range: vec![pb::ColumnFamilyTimeRange { column_family: "f".into(), time_range: range }],
+            attribute: vec![pb::NameBytesPair {
+                name: "_isolationlevel_".to_string(),
+                value: Some("x".into()),
+            }],
+            // Two rows, so that a scan with a limit does not end, either.
+            max_result_size: limit_of_rows.map(|_| 100),
+            ..Default::default()
+        };
+        let frame = Bytes::from(pb::ScanRequest { limit_of_rows, ..lab.open(3, scan) }.encode_to_vec());
+        let call = lab.raw_call("Scan", frame.clone(), Vec::new());
+        let context = lab.runtime.enter();
+        let reply = lab.finish(&lab.client, lab.client.call(call)).unwrap();
+        drop(context);
+        let (opened, cells) = decoded::<pb::ScanResponse>(reply);
+        assert!(!cells.is_empty() && opened.more_results_in_region(), "{cells:?}");
+        assert!(frame.is_unique(), "{flushed} {limit_of_rows:?} {filtered}");
+        let (_, more) = lab.scan(&next(opened.scanner_id(), 1, 0)).unwrap();
+        assert_eq!(rows(&more), [format!("r{:02}", cells.len())]);
+    }
 }
 
 #[test]

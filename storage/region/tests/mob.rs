@@ -447,6 +447,24 @@ fn a_filter_sees_the_value_wherever_it_stands() {
     assert_eq!(bench.scan(only).unwrap().len(), 2);
 }
 
+/// What a filter had looked at last and refused, or had made something else of, stayed with the scanner for as long as that was
+/// open: a value of any size, in no account.
+#[test]
+fn a_scanner_keeps_no_value_that_its_filter_refused() {
+    const HUGE: usize = 200_000;
+    let bench = Bench::new(&[family()]);
+    put(&bench, "a", LARGE);
+    put(&bench, "z", &"x".repeat(HUGE));
+    flush(&bench);
+    for filter in filters_of_values() {
+        let scan = Scan { filter: Some(parse_filter(&filter).unwrap()), ..Scan::default() };
+        let mut scanner = bench.region.scanner(scan, ReadMode::AnyDisk).unwrap();
+        let mut cells = Vec::new();
+        while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells).unwrap() != NextState::Exhausted {}
+        assert!(scanner.held_bytes() < HUGE as u64 / 2, "{}: {}", filter.name, scanner.held_bytes());
+    }
+}
+
 /// A cell whose tags leave no room for those of a reference stopped every flush of its region.
 #[test]
 fn a_value_whose_tags_leave_no_room_stays_in_the_store_file() {

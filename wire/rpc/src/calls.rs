@@ -70,14 +70,20 @@ pub(crate) struct Calls {
     given: Vec<GivenCall>,
 }
 
+/// A frame, and the room that it keeps until its call is answered, if it is so large that it was let in alone.
+struct Frame {
+    bytes: Bytes,
+    room: Option<Box<Charge>>,
+}
+
 /// Room for a frame of which only a part is here.
 enum Charged {
     /// Too little is here to tell its length, or of a large one its class.
-    Begun { _charge: Charge },
+    Begun { charge: Charge },
     /// A frame of this length in the part of small frames.
-    Small { len: usize, _charge: Charge },
+    Small { len: usize, charge: Charge },
     /// A frame of this length in the part of its class.
-    Large { len: usize, _charge: Charge },
+    Large { len: usize, class: CallClass, charge: Charge },
 }
 
 impl Charged {
@@ -134,7 +140,8 @@ struct Asked {
     head: Bytes,
     /// Of a traced call.
     span: Option<Box<CallSpan>>,
-    /// Room for its decoded message and its cells, if they are large. Few are, and each call is moved with this.
+    /// Room for its decoded message and its cells, if they are large, and for a very large frame. Few are, and each call is
+    /// moved with this.
     room: Option<Box<Charge>>,
 }
 
@@ -417,7 +424,7 @@ impl Calls {
             self.tally.received_bytes += len as u64;
             self.turn_bytes += len;
             if self.charged.is_some() {
-                self.task.control.arriving_since_ns.store(self.received_ns, Ordering::Relaxed);
+                self.task.control.continue_frame(len, self.received_ns);
             }
         })
     }

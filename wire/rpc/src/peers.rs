@@ -66,6 +66,8 @@ pub(crate) struct Peer {
     pub arriving_bytes: AtomicUsize,
     /// Bytes of large frames that are arriving, and of unpacked cells, by class.
     pub class_bytes: [AtomicUsize; CallClass::COUNT],
+    /// Likewise, what is beyond that of a request with which it counts in its class.
+    pub beyond_bytes: [AtomicUsize; CallClass::COUNT],
     /// Calls that wait for their answer, and the bytes that they are counted with, by class.
     pub waiting_calls: [AtomicUsize; CallClass::COUNT],
     pub waiting_bytes: [AtomicUsize; CallClass::COUNT],
@@ -81,6 +83,7 @@ impl Default for Peer {
             connections: AtomicUsize::new(0),
             arriving_bytes: AtomicUsize::new(0),
             class_bytes: Default::default(),
+            beyond_bytes: Default::default(),
             waiting_calls: Default::default(),
             waiting_bytes: Default::default(),
             wanting: Wanting::default(),

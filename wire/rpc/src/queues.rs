@@ -21,9 +21,10 @@
 //!
 //! A frame is counted from its beginning (`charges.rs`): a small one in a part for all of them, whatever its call, and a
 //! large one in the part of its class. A frame that is larger than its class may hold gets room while no other request is
-//! counted, so the sum stays within the limit as long as no frame may be longer than that. What is unpacked from a frame
-//! is counted before it is there, too. One peer has a share of these parts and leaves the rest to others, and so it does with
-//! calls that wait.
+//! counted. One request counts in its class with three quarters of that at most, and with the rest of it in an account of its
+//! own: while it arrives, and until it is answered, others have a quarter of the class. What is unpacked from a frame is counted
+//! before it is there, too. One peer has a share of these parts and leaves the rest to others, and so it does with calls that
+//! wait.
 
 mod charges;
 mod wanting;
@@ -33,7 +34,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_proto::pb;
 
-pub(crate) use self::charges::Charge;
+pub(crate) use self::charges::{ArrivingFrame, Charge};
 use self::wanting::IDLE_SHARE;
 pub(crate) use self::wanting::Wanting;
 use crate::Connection;
@@ -151,6 +152,8 @@ struct Held {
     abandoned: AtomicU64,
     /// Peers that found no room lately.
     wanting: Wanting,
+    /// The peer that had a request here last which was larger than the class may hold; 0: none had.
+    last_over: AtomicU64,
     times: CallTimes,
 }
 
@@ -210,7 +213,7 @@ impl OwnWaiting {
 pub struct ClassSnapshot {
     /// Calls handed out and not answered yet.
     pub calls_waiting: usize,
-    /// Bytes of their requests, and of large ones that are arriving.
+    /// Bytes of their requests, and of large ones that are arriving. Of a very large one a part is in no class.
     pub request_bytes: usize,
     /// Calls refused because the class was full.
     pub refused: u64,
@@ -227,6 +230,8 @@ pub struct Queues {
     held: [Held; CallClass::COUNT],
     /// Bytes of small frames of which only a part is here.
     arriving: AtomicUsize,
+    /// Bytes of requests beyond what one counts with in its class.
+    beyond: AtomicUsize,
     answers: Answers,
 }
 
@@ -256,8 +261,8 @@ struct Answers {
 
 impl Queues {
     pub fn new(limits: QueueLimits) -> Arc<Queues> {
-        let (held, arriving) = (Default::default(), AtomicUsize::new(0));
-        Arc::new(Queues { limits, held, arriving, answers: Answers::default() })
+        let (held, answers) = (Default::default(), Answers::default());
+        Arc::new(Queues { limits, held, arriving: AtomicUsize::new(0), beyond: AtomicUsize::new(0), answers })
     }
 
     pub fn limits(&self) -> &QueueLimits {
@@ -282,7 +287,8 @@ impl Queues {
 
     /// Bytes of requests whose classes are known.
     fn class_bytes(&self) -> usize {
-        self.held.iter().map(|held| held.bytes.load(Ordering::Relaxed)).sum()
+        let in_classes: usize = self.held.iter().map(|held| held.bytes.load(Ordering::Relaxed)).sum();
+        in_classes + self.beyond.load(Ordering::Relaxed)
     }
 
     /// Calls under way, of all classes.

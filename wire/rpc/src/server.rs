@@ -177,16 +177,22 @@ async fn leave_silent(shared: Weak<Shared>) {
             continue;
         }
         let now_ns = shared.clock.monotonic_ns();
-        let is_crowded = [shared.queues.is_crowded(), shared.queues.is_crowded_by_requests()];
+        let is_crowded = shared.queues.is_crowded();
+        let keeps_others_out = |id: u64, control: &Control| {
+            let needs = |frame| shared.queues.is_needed_by_others(&frame, &control.peer, id, now_ns);
+            control.late_frame(now_ns).is_some_and(needs)
+        };
         for (id, control) in shared.connections.lock().iter() {
             if control.fit_if_silent(now_ns, SILENT_CHECK_PERIOD) {
                 control.wake();
             }
             let limit = shared.settings.silent_timeout;
-            let why = match is_crowded {
-                [true, _] if control.is_silent(now_ns, limit) => "takes no answers",
-                [_, true] if control.is_frame_late(now_ns) => "does not send the rest of a request",
-                _ => continue,
+            let why = if is_crowded && control.is_silent(now_ns, limit) {
+                "takes no answers"
+            } else if keeps_others_out(*id, control) {
+                "does not send the rest of a request"
+            } else {
+                continue;
             };
             tracing::warn!(connection = id, "left a client that {why}: there is no room for more");
             shared.stats.connections_left.fetch_add(1, Ordering::Relaxed);
@@ -226,7 +232,7 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
     }
     stats.connections_opened.fetch_add(1, Ordering::Relaxed);
     stats.connections_open.fetch_add(1, Ordering::Relaxed);
-    let control = Arc::new(Control::default());
+    let control = Arc::new(Control::new(Arc::clone(place.peer())));
     shared.connections.lock().insert(id, Arc::clone(&control));
     if shared.stopping.load(Ordering::SeqCst) {
         control.stop();

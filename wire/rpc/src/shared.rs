@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::compress::Compressor;
-use crate::queues::{Charge, Share};
+use crate::peers::Peer;
+use crate::queues::{ArrivingFrame, Charge, Share};
 use crate::turns::Turns;
 use crate::{
     CallClass, CallTracer, Connection, EventLoops, PeerPlace, Peers, QueueLimits, Queues, RpcStats, Service,
@@ -53,7 +54,7 @@ pub struct RpcSettings {
     /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
     pub connection_response_bytes_max: usize,
     /// A client that takes nothing of what it asked for for this long is left when room for answers is short
-    /// (`Queues`). Five seconds. So is one whose frame does not arrive when room for requests is short.
+    /// (`Queues`). Five seconds. So is one whose frame does not arrive when others need its room.
     pub silent_timeout: Duration,
     /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
     pub request_timeout_min: Duration,
@@ -119,16 +120,20 @@ impl Shared {
         Share { peer: self.settings.peer_share, now_ns: self.clock.monotonic_ns() }
     }
 
-    /// Until when a frame of `len` bytes that begins `now_ns` has to be whole if room is short then.
+    /// Until when more of a frame has to be here of which `len` bytes are here `now_ns`, if others need its room then.
     pub fn frame_deadline_ns(&self, now_ns: u64, len: usize) -> u64 {
-        let sending_ns = len as u64 * (1_000_000_000 / FRAME_BYTES_PER_SECOND_MIN).max(1);
-        now_ns + self.settings.silent_timeout.as_nanos() as u64 + sending_ns
+        now_ns + self.settings.silent_timeout.as_nanos() as u64 + sending_ns(len)
     }
 }
 
+/// How long a client may take for so many bytes.
+fn sending_ns(len: usize) -> u64 {
+    len as u64 * (1_000_000_000 / FRAME_BYTES_PER_SECOND_MIN).max(1)
+}
+
 /// How the server reaches one connection's task.
-#[derive(Default)]
 pub(crate) struct Control {
+    pub peer: Arc<Peer>,
     /// No new calls: answer what is there and end.
     pub stopping: AtomicBool,
     /// Close now.
@@ -140,8 +145,8 @@ pub(crate) struct Control {
     pub arriving_since_ns: AtomicU64,
     /// The `arriving_since_ns` for which the read buffer was made small.
     pub fitted_ns: AtomicU64,
-    /// `Clock::monotonic_ns` until when that frame has to be whole if room for requests is short.
-    pub frame_deadline_ns: AtomicU64,
+    /// That frame.
+    arriving: Mutex<Option<ArrivingFrame>>,
     /// The `silent_since_ns` for which that was done.
     pub detached_ns: AtomicU64,
     /// `Clock::monotonic_ns` since when its client takes nothing; 0 if there is nothing to take, or it does.
@@ -151,6 +156,21 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    pub fn new(peer: Arc<Peer>) -> Control {
+        Control {
+            peer,
+            stopping: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            detaching: AtomicBool::new(false),
+            arriving_since_ns: AtomicU64::new(0),
+            fitted_ns: AtomicU64::new(0),
+            arriving: Mutex::default(),
+            detached_ns: AtomicU64::new(0),
+            silent_since_ns: AtomicU64::new(0),
+            waker: Mutex::default(),
+        }
+    }
+
     /// Whether its client takes nothing, and what waits for it was made to keep nothing else alive.
     pub fn is_detached(&self) -> bool {
         let since_ns = self.silent_since_ns.load(Ordering::Relaxed);
@@ -162,10 +182,33 @@ impl Control {
         is_older(self.silent_since_ns.load(Ordering::Relaxed), now_ns, time)
     }
 
-    /// Whether a frame has begun that had time to arrive.
-    pub fn is_frame_late(&self, now_ns: u64) -> bool {
-        let deadline_ns = self.frame_deadline_ns.load(Ordering::Relaxed);
-        deadline_ns != 0 && now_ns > deadline_ns
+    /// A frame begins of which a part is here, as of `now_ns`.
+    pub fn begin_frame(&self, frame: ArrivingFrame, now_ns: u64) {
+        self.arriving_since_ns.store(now_ns, Ordering::Relaxed);
+        *self.arriving.lock() = Some(frame);
+    }
+
+    /// More of the frame has come: it has as much more time.
+    pub fn continue_frame(&self, len: usize, now_ns: u64) {
+        self.arriving_since_ns.store(now_ns, Ordering::Relaxed);
+        if let Some(frame) = &mut *self.arriving.lock() {
+            frame.deadline_ns += sending_ns(len);
+        }
+    }
+
+    /// The frame is whole, or nothing of it is wanted.
+    pub fn end_frame(&self) {
+        self.arriving_since_ns.store(0, Ordering::Relaxed);
+        *self.arriving.lock() = None;
+    }
+
+    pub fn frame(&self) -> Option<ArrivingFrame> {
+        *self.arriving.lock()
+    }
+
+    /// A frame that has begun and had time to arrive.
+    pub fn late_frame(&self, now_ns: u64) -> Option<ArrivingFrame> {
+        self.frame().filter(|frame| now_ns > frame.deadline_ns)
     }
 
     /// Tells a connection to make itself small, once, if its client took nothing or sent nothing of its frame for

@@ -90,7 +90,7 @@ impl Room {
         if let Some(charge) = &mut charge {
             charge.shrink(self.message_bytes);
         }
-        Room::new(self.class, charge.filter(|charge| charge.bytes() > 0))
+        Room::new(self.class, charge.filter(|charge| charge.total() > 0))
     }
 
     /// Room for as many bytes more; false if there is none.

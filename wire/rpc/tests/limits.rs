@@ -264,6 +264,73 @@ async fn frames_that_do_not_arrive_go_when_room_is_short() {
     .await;
 }
 
+/// It had its class for itself until it was answered, and longer if its client sent no end: all other writes were refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_larger_than_its_class_leaves_a_part_to_others() {
+    let (server, service) = start(limited(16 << 20)).await;
+    let mut large = from_elsewhere(&server, "127.0.0.2").await;
+    large.send(&opening(&header(None, None))).await;
+    let whole = request(1, "Later", &vec![0; 15 << 20], b"");
+    large.send(&whole[..1 << 20]).await;
+    eventually("it is counted", || server.queues().request_bytes() == whole.len() - 4).await;
+    let mut other = from_elsewhere(&server, "127.0.0.3").await;
+    other.send(&opening(&header(None, None))).await;
+    let usual = request(2, "Echo", &vec![0; 1 << 20], b"");
+    for waits in [false, true] {
+        if waits {
+            large.send(&whole[1 << 20..]).await;
+            eventually("its call waits", || server.queues().calls_waiting() == 1).await;
+        }
+        other.send(&usual).await;
+        assert_eq!(other.answer().await.message.len(), 1 << 20, "{waits}");
+        is_served(&mut other, 3).await;
+    }
+    let counted = server.queues().snapshot(CallClass::Write).request_bytes;
+    assert!(counted <= (16 << 20) / 16 * 9 / 4 * 3, "{counted}");
+    assert!(server.queues().request_bytes() >= whole.len() - 4, "and the rest is counted elsewhere");
+    service.release.add_permits(1);
+    assert_eq!(large.answer().await.message.len(), 15 << 20);
+    eventually("all is given back", || server.queues().request_bytes() == 0).await;
+    assert_eq!(server.queues().snapshot(CallClass::Write).refused, 0);
+}
+
+/// A second for each MiB of what it had announced was left to one that sent nothing more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_announces_much_and_sends_little_goes_when_others_need_the_room() {
+    let silent_timeout = Duration::from_millis(200);
+    let (server, _service) = start(RpcSettings { silent_timeout, ..limited(64 << 20) }).await;
+    let mut hostile = from_elsewhere(&server, "127.0.0.2").await;
+    hostile.send(&opening(&header(None, None))).await;
+    hostile.send(&request(1, "Echo", &vec![0; 60 << 20], b"")[..100_000]).await;
+    eventually("it is counted", || server.queues().request_bytes() > 60 << 20).await;
+    tokio::time::sleep(2 * silent_timeout).await;
+    assert_eq!(server.stats().snapshot().connections_left, 0, "nobody needs its room");
+    let mut honest = from_elsewhere(&server, "127.0.0.3").await;
+    honest.send(&opening(&header(None, None))).await;
+    let large = request(2, "Echo", &vec![0; 16 << 20], b"");
+    honest.send(&large).await;
+    assert_eq!(honest.answer().await.exception().0, TOO_BIG);
+    eventually("it is left", || server.stats().snapshot().connections_left == 1).await;
+    eventually("its room is given back", || server.queues().request_bytes() == 0).await;
+    honest.send(&large).await;
+    assert_eq!(honest.answer().await.message.len(), 16 << 20);
+}
+
+/// A frame of more than half of its class was the crowd for which late frames have to go: over a slow link it never arrived.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_client_has_its_time_while_nobody_needs_the_room() {
+    let silent_timeout = Duration::from_millis(50);
+    let (server, _service) = start(RpcSettings { silent_timeout, ..limited(1 << 20) }).await;
+    let mut slow = Client::open(&server).await;
+    let whole = request(1, "Echo", &vec![7; 400_000], b"");
+    for part in whole.chunks(80_000) {
+        slow.send(part).await;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    assert_eq!(slow.answer().await.message.len(), 400_000);
+    assert_eq!(server.stats().snapshot().connections_left, 0);
+}
+
 #[tokio::test]
 async fn a_peer_does_not_take_all_connections() {
     let settings = RpcSettings { connections_max: 8, ..RpcSettings::default() };

@@ -13,7 +13,8 @@
 //! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
 //!
 //! Scanners are limited: one connection may have a share of what its peer may have, and a peer a share of what the others
-//! leave ([`fair_max`]). A client that opens scanners and never closes them leaves some to others.
+//! leave ([`fair_max`]). A client that opens scanners and never closes them leaves some to others. A scanner keeps no part of
+//! the frame that it came in, but what it needs of its message in memory of its own, and counts as several if that is much.
 //!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
 
@@ -37,7 +38,8 @@ use crate::regions::region_table::{OnlineRegion, text};
 /// Closed ids that are remembered at most. A client that closes what is forgotten is told that it is unknown,
 /// which clients only log.
 const CLOSED_COUNT_MAX: usize = 1 << 16;
-/// What an open scanner takes beside blocks and memstores that it stands on, seen with a hundred thousand of them.
+/// What an open scanner takes beside blocks and memstores that it stands on, seen with a hundred thousand of them. One whose message
+/// is long counts as several.
 pub(crate) const SCANNER_BYTES: u64 = 4 << 10;
 
 /// A scanner of a client and what the protocol needs to know of its past.
@@ -53,10 +55,19 @@ pub(crate) struct OpenScanner {
     pub(crate) has_filter: bool,
     /// The client wants to know what each result cost.
     pub(crate) wants_metrics: bool,
+    /// About what it keeps of its message.
+    pub(crate) message_bytes: usize,
     /// The client's limit for the cells of one answer; `None`: the server's alone.
     pub(crate) result_bytes_max: Option<u64>,
     /// What its calls have looked at.
     pub(crate) history: ScanHistory,
+}
+
+impl OpenScanner {
+    /// As how many scanners it counts: each has [`SCANNER_BYTES`].
+    fn places(&self) -> usize {
+        1 + self.message_bytes / SCANNER_BYTES as usize
+    }
 }
 
 /// What became of a call that names a scanner.
@@ -97,7 +108,7 @@ impl Opener {
     }
 }
 
-/// Number of open scanners by the connections and peers that opened them.
+/// Places of open scanners by the connections and peers that opened them. Most scanners have one.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCounts {
     all: usize,
@@ -106,36 +117,42 @@ pub(crate) struct OpenCounts {
 }
 
 impl OpenCounts {
-    /// Whether one more would be too many for the connection that asks for it.
-    pub(crate) fn is_full(&self, opener: &Opener, limits: &ScannerLimits) -> bool {
-        self.is_full_without(opener, limits, 0, 0)
+    /// Whether so many more would be too many for the connection that asks for them.
+    pub(crate) fn is_full(&self, opener: &Opener, places: usize, limits: &ScannerLimits) -> bool {
+        self.is_full_without(opener, places, limits, [0, 0])
     }
 
-    /// As [`OpenCounts::is_full`], when so many of the peer and of others are gone.
+    /// As [`OpenCounts::is_full`], when so many of the peer and of others are gone. A peer that has no scanner gets one that is
+    /// larger than its share, if it is within all that is left.
     fn is_full_without(
         &self,
         opener: &Opener,
+        places: usize,
         limits: &ScannerLimits,
-        of_peer: usize,
-        of_others: usize,
+        [of_peer, of_others]: [usize; 2],
     ) -> bool {
+        let max = limits.open_count_max;
         let peer_before = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
-        let of_connection = self.of(opener);
-        let peer_max = fair_max(limits.open_count_max, self.all - peer_before - of_others, limits.peer_share);
+        let (of_connection, others) = (self.of(opener), self.all - peer_before - of_others);
         let rest_of_peer = (peer_before - of_peer).saturating_sub(of_connection);
-        of_connection >= fair_max(peer_max, rest_of_peer, limits.peer_share)
+        if peer_before == of_peer && others + places <= max {
+            return false;
+        }
+        let peer_max = fair_max(max, others, limits.peer_share);
+        of_connection + places > fair_max(peer_max, rest_of_peer, limits.peer_share)
     }
 
-    pub(crate) fn add(&mut self, opener: Opener) {
-        self.all += 1;
-        *self.by_connection.entry(opener).or_default() += 1;
-        *self.by_peer.entry(opener.peer).or_default() += 1;
+    pub(crate) fn add(&mut self, opener: Opener, places: usize) {
+        assert!(places > 0, "a scanner has a place");
+        self.all += places;
+        *self.by_connection.entry(opener).or_default() += places;
+        *self.by_peer.entry(opener.peer).or_default() += places;
     }
 
-    pub(crate) fn sub(&mut self, opener: Opener) {
-        self.all -= 1;
-        count_off(&mut self.by_connection, opener);
-        count_off(&mut self.by_peer, opener.peer);
+    pub(crate) fn sub(&mut self, opener: Opener, places: usize) {
+        self.all = self.all.checked_sub(places).expect("a scanner that is open was counted");
+        count_off(&mut self.by_connection, opener, places);
+        count_off(&mut self.by_peer, opener.peer, places);
     }
 
     /// Of a connection.
@@ -161,7 +178,7 @@ pub(crate) struct Scanners {
 struct State {
     open: IdMap<u64, Entry>,
     counts: OpenCounts,
-    /// Number of `open` without a connection, by the peers that opened them.
+    /// Places of `open` without a connection, by the peers that opened them.
     unconnected: HashMap<Option<IpAddr>, usize>,
     /// Number of `open` by the connections that used them last.
     by_user: HashMap<u64, usize>,
@@ -173,31 +190,31 @@ struct State {
 
 impl State {
     fn insert(&mut self, id: u64, entry: Entry) {
-        self.counts.add(entry.opener);
+        self.counts.add(entry.opener, entry.places);
         *self.by_user.entry(entry.user).or_default() += 1;
         self.open.insert(id, entry);
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
-        self.counts.sub(entry.opener);
-        count_off(&mut self.by_user, entry.user);
+        self.counts.sub(entry.opener, entry.places);
+        count_off(&mut self.by_user, entry.user, 1);
         if !entry.has_connection {
-            count_off(&mut self.unconnected, entry.opener.peer);
+            count_off(&mut self.unconnected, entry.opener.peer, entry.places);
         }
         Some(entry)
     }
 
     /// Takes out those whose connection is gone, as their clients may never come back: those that the opener's peer has opened,
-    /// and those of all if there are as many scanners as there may be and the opener gets a place by that. Costs nothing where
+    /// and those of all if there are as many scanners as there may be and the opener gets its places by that. Costs nothing where
     /// there are none.
-    fn remove_unconnected(&mut self, opener: &Opener, limits: &ScannerLimits) -> Vec<Entry> {
+    fn remove_unconnected(&mut self, opener: &Opener, places: usize, limits: &ScannerLimits) -> Vec<Entry> {
         let peer = opener.peer;
         let of_peer = self.unconnected.get(&peer).copied().unwrap_or(0);
         let of_others = self.unconnected.values().sum::<usize>() - of_peer;
-        let of_all = self.open.len() >= limits.open_count_max
-            && self.counts.is_full_without(opener, limits, of_peer, 0)
-            && !self.counts.is_full_without(opener, limits, of_peer, of_others);
+        let of_all = self.counts.all() + places > limits.open_count_max
+            && self.counts.is_full_without(opener, places, limits, [of_peer, 0])
+            && !self.counts.is_full_without(opener, places, limits, [of_peer, of_others]);
         let are_there = of_peer > 0 || (of_all && of_others > 0);
         if !are_there {
             return Vec::new();
@@ -218,7 +235,7 @@ impl State {
         let entry = self.open.get_mut(&id)?;
         let user = scanner.connection.id;
         if entry.user != user {
-            count_off(&mut self.by_user, std::mem::replace(&mut entry.user, user));
+            count_off(&mut self.by_user, std::mem::replace(&mut entry.user, user), 1);
             *self.by_user.entry(user).or_default() += 1;
         }
         entry.next_call_seq -= u64::from(uncounted);
@@ -236,12 +253,12 @@ impl State {
     }
 }
 
-/// One less; nothing is kept of who has none.
-fn count_off<K: Eq + Hash, S: BuildHasher>(counts: &mut HashMap<K, usize, S>, key: K) {
+/// So many less; nothing is kept of who has none.
+fn count_off<K: Eq + Hash, S: BuildHasher>(counts: &mut HashMap<K, usize, S>, key: K, places: usize) {
     let Place::Occupied(mut count) = counts.entry(key) else {
         unreachable!("a scanner that is open was counted");
     };
-    *count.get_mut() -= 1;
+    *count.get_mut() = count.get().checked_sub(places).expect("a scanner that is open was counted");
     if *count.get() == 0 {
         count.remove();
     }
@@ -253,6 +270,7 @@ struct Entry {
     user: u64,
     /// Of the scanner, when it was last idle.
     held_bytes: u64,
+    places: usize,
     /// What `next_call_seq` of the next call has to be.
     next_call_seq: u64,
     /// The connection that used it last is open, as far as is known.
@@ -314,24 +332,25 @@ impl Scanners {
         scanner: Box<OpenScanner>,
     ) -> Result<(), RpcError> {
         let expires_ns = self.expires_ns();
-        let opener = Opener::of(&scanner.connection);
+        let (opener, places) = (Opener::of(&scanner.connection), scanner.places());
         let mut state = self.state.lock();
         let mut dropped = Vec::new();
-        if state.counts.is_full(&opener, &self.limits) {
-            dropped = state.remove_unconnected(&opener, &self.limits);
+        if state.counts.is_full(&opener, places, &self.limits) {
+            dropped = state.remove_unconnected(&opener, places, &self.limits);
         }
-        if state.counts.is_full(&opener, &self.limits) {
+        if state.counts.is_full(&opener, places, &self.limits) {
             let (all, own) = (state.counts.all(), state.counts.of(&opener));
             drop(state);
             return Err(RpcError::region_too_busy(format!(
-                "{all} scanners are open, {own} of them by this connection, which may have no more now \
-                 (halcyon.scanners.max, halcyon.peer.share)"
+                "{all} scanners of {SCANNER_BYTES} bytes are open, {own} of them by this connection, which may not have \
+                 {places} more now (halcyon.scanners.max, halcyon.peer.share)"
             )));
         }
         let mut entry = Entry {
             opener,
             user: opener.connection,
             held_bytes: 0,
+            places,
             next_call_seq,
             has_connection: true,
             holding: Holding::Busy,
@@ -387,7 +406,7 @@ impl Scanners {
                 }
                 if !entry.has_connection {
                     entry.has_connection = true;
-                    count_off(&mut state.unconnected, entry.opener.peer);
+                    count_off(&mut state.unconnected, entry.opener.peer, entry.places);
                 }
                 Ok(Claim::Owned(scanner))
             }
@@ -430,7 +449,8 @@ impl Scanners {
     /// Bytes of open scanners, and of the blocks that they stood on when they were last idle.
     pub(crate) fn held_bytes(&self) -> u64 {
         let state = self.state.lock();
-        state.open.values().map(|entry| entry.held_bytes + SCANNER_BYTES).sum()
+        state.open.values().map(|entry| entry.held_bytes).sum::<u64>()
+            + state.counts.all() as u64 * SCANNER_BYTES
     }
 
     /// Takes a claim back whose call was not carried out: the next one may have its sequence number, if it was
@@ -489,7 +509,7 @@ impl Scanners {
                 let_go.push(scanner.scanner.let_go());
                 entry.held_bytes = 0;
                 if std::mem::replace(&mut entry.has_connection, false) {
-                    *unconnected.entry(entry.opener.peer).or_default() += 1;
+                    *unconnected.entry(entry.opener.peer).or_default() += entry.places;
                 }
             }
         }

@@ -8,7 +8,7 @@ mod read;
 mod result;
 
 pub(crate) use mutation::{CellSource, cluster_ids_attribute, condition, mutation};
-pub(crate) use read::{first_keys_only, get, scan};
+pub(crate) use read::{detached_scan, first_keys_only, get, scan};
 pub(crate) use result::{
     cell_block, cells_size_bytes, exists_result, inline_result, no_cells_result, shared_cell_block,
     stale_result,

@@ -6,6 +6,7 @@ use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;
 use halcyon_region::{MobScan, Scan, TimeRange};
 use halcyon_rpc::RpcError;
+use prost::Message;
 
 use super::{attribute, check_row, time_range};
 use crate::errors::{self, invalid};
@@ -80,6 +81,26 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
         filter.set_reversed(true);
     }
     Ok(scan)
+}
+
+/// What a scanner keeps for each family, column and time range that its message names, in bytes.
+const KEPT_PART_BYTES: usize = 128;
+/// What it keeps for each byte of a filter: the shortest parts of filters become several times as large.
+const KEPT_FILTER_FACTOR: usize = 8;
+
+/// The message of a scan in memory of its own, and about how many bytes a scanner keeps of it. A scanner that stays open
+/// keeps parts of its message, and with them all memory that these are in: of a frame, or of several that came together.
+/// Attributes are left where they are, as a scanner keeps none.
+pub(crate) fn detached_scan(proto: &pb::Scan) -> (pb::Scan, usize) {
+    let bare = pb::Scan { attribute: Vec::new(), ..proto.clone() };
+    let bytes = Bytes::from(bare.encode_to_vec());
+    let parts = bare.column.iter().map(|column| 1 + column.qualifier.len()).sum::<usize>();
+    let filter = bare.filter.as_ref().and_then(|filter| filter.serialized_filter.as_ref());
+    let kept = bytes.len()
+        + (parts + bare.cf_time_range.len()) * KEPT_PART_BYTES
+        + filter.map_or(0, Bytes::len) * KEPT_FILTER_FACTOR;
+    let scan = pb::Scan::decode(bytes).expect("what was encoded here can be decoded");
+    (pb::Scan { attribute: proto.attribute.clone(), ..scan }, kept)
 }
 
 /// A bound of a scan; empty: none.

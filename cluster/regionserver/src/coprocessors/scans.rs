@@ -48,7 +48,7 @@ struct Open {
 impl Open {
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.scans.remove(&id)?;
-        self.counts.sub(entry.opener());
+        self.counts.sub(entry.opener(), 1);
         Some(entry)
     }
 }
@@ -187,14 +187,14 @@ impl HostedScans {
     /// A place for a scan that this client opens. RegionTooBusyException if it may have no more.
     fn begin(self: &Arc<Self>, id: u64, opener: Opener, limits: &ScannerLimits) -> Result<Place, RpcError> {
         let mut open = self.open.lock();
-        if open.counts.is_full(&opener, limits) {
+        if open.counts.is_full(&opener, 1, limits) {
             let (all, own) = (open.counts.all(), open.counts.of(&opener));
             return Err(RpcError::region_too_busy(format!(
                 "{all} scanners are open in the JVM of coprocessors, {own} of them by this connection, which may have no \
                  more now (halcyon.peer.share)"
             )));
         }
-        open.counts.add(opener);
+        open.counts.add(opener, 1);
         let before = open.scans.insert(id, Entry::Busy(opener));
         assert!(before.is_none(), "each scanner has an id of its own");
         self.count.store(open.scans.len(), Ordering::Release);

@@ -56,7 +56,9 @@ impl Run {
         let actions = &region_action.action;
         let mut at = 0;
         while let Some(action) = actions.get(at) {
-            at += if let Some(get) = &action.get {
+            at += if self.is_over_limit() {
+                self.skip_over_limit(action)
+            } else if let Some(get) = &action.get {
                 self.hosted_get(operation, online, action.index(), get)
             } else if let Some(call) = &action.service_call {
                 self.hosted_endpoint(online, action.index(), call)

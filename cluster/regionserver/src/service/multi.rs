@@ -48,8 +48,8 @@ pub(super) struct Run {
     pub(super) old_condition: Option<pb::Condition>,
     pub(super) nonce_group: u64,
     pub(super) source: CellSource,
-    /// The client can be told to come back for a part of its actions.
-    pub(super) may_cut_off: bool,
+    /// The client knows the exception for a part of its actions that it has to come back for at once.
+    may_cut_off: bool,
     pub(super) reply: MultiReply,
     pub(super) processed: Option<bool>,
     pub(super) tickets: Vec<WriteTicket>,
@@ -283,6 +283,12 @@ impl Run {
     ) -> Result<(), NeedsDisk> {
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
+        let stands_alone = condition.is_none() && !action.atomic();
+        if !stands_alone && self.is_over_limit() {
+            self.skip_cells(action);
+            self.reply.fail_action(&self.over_limit());
+            return Ok(());
+        }
         if let Err(error) = self.begin_quota(online, action, condition.is_some()) {
             self.skip_cells(action);
             self.reply.fail_action(&error);
@@ -295,7 +301,7 @@ impl Run {
             self.hosted_region_action(online, action, condition.as_ref());
             return Ok(());
         }
-        if condition.is_none() && !action.atomic() {
+        if stands_alone {
             return self.separate_actions(online, action, mode);
         }
         match self.together(online, action, condition.as_ref(), mode) {
@@ -308,6 +314,35 @@ impl Run {
         }
         self.server.after_write(online);
         Ok(())
+    }
+
+    /// Whether the answer is so large that what is left of the call has to be asked for again.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.reply.results_bytes() > self.server.settings.result_bytes_max
+    }
+
+    /// What an action is told then. HBase does not limit the answers of clients before 1.2, nor of those that tell no version: they
+    /// do not know its exception. All know that a region may be busy, and ask again.
+    pub(super) fn over_limit(&self) -> RpcError {
+        let text = format!("the answer has {} bytes of results already", self.reply.results_bytes());
+        if self.may_cut_off {
+            RpcError::multi_action_result_too_large(text)
+        } else {
+            RpcError::region_too_busy(text)
+        }
+    }
+
+    /// Leaves an action out of an answer that is too large.
+    pub(super) fn skip_over_limit(&mut self, action: &pb::Action) -> usize {
+        if let Some(mutation) = &action.mutation {
+            self.source.skip(mutation);
+        }
+        self.push_over_limit(action);
+        1
+    }
+
+    pub(super) fn push_over_limit(&mut self, action: &pb::Action) {
+        self.reply.push_error(action.index(), &self.over_limit());
     }
 
     /// Asks the quotas before a region action begins.

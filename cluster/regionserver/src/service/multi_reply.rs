@@ -29,7 +29,7 @@ pub(super) struct MultiReply {
     /// `ResultOrException`s of the present region action.
     action: Vec<u8>,
     block: Option<CellBlock>,
-    cells_bytes: u64,
+    results_bytes: u64,
     failures_bytes: usize,
     /// Of the next entry.
     metrics: Option<pb::QueryMetrics>,
@@ -45,7 +45,7 @@ impl MultiReply {
             message: Vec::new(),
             action: Vec::new(),
             block: None,
-            cells_bytes: 0,
+            results_bytes: 0,
             failures_bytes: 0,
             metrics: None,
             is_secondary: false,
@@ -53,9 +53,9 @@ impl MultiReply {
         }
     }
 
-    /// Bytes of cells so far.
-    pub(super) fn cells_bytes(&self) -> u64 {
-        self.cells_bytes
+    /// Bytes of cells and of answers of endpoints so far.
+    pub(super) fn results_bytes(&self) -> u64 {
+        self.results_bytes
     }
 
     /// Whether what follows was read in a copy for reads.
@@ -86,7 +86,7 @@ impl MultiReply {
     /// Cells that go into the cell block if the client has one.
     pub(super) fn push_cells(&mut self, index: u32, cells: &[Cell]) {
         let Some(codec) = self.codec else { return self.push_inline(index, cells) };
-        self.cells_bytes += convert::cells_size_bytes(cells);
+        self.results_bytes += convert::cells_size_bytes(cells);
         if !cells.is_empty() {
             let block = self.block.get_or_insert_with(|| CellBlock::new(codec));
             cells.iter().for_each(|cell| block.push(cell));
@@ -96,7 +96,7 @@ impl MultiReply {
 
     /// Cells inside of the message, as conditional and atomic region actions have them.
     pub(super) fn push_inline(&mut self, index: u32, cells: &[Cell]) {
-        self.cells_bytes += convert::cells_size_bytes(cells);
+        self.results_bytes += convert::cells_size_bytes(cells);
         self.push_result(index, convert::inline_result(cells, false));
     }
 
@@ -106,6 +106,7 @@ impl MultiReply {
 
     /// What an endpoint has answered.
     pub(super) fn push_service_result(&mut self, index: u32, value: pb::NameBytesPair) {
+        self.results_bytes += value.value.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let result = pb::CoprocessorServiceResult { value: Some(value) };
         self.push_entry(index, Some(4), &result.encode_to_vec());
     }

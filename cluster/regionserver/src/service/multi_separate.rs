@@ -27,11 +27,7 @@ impl Run {
         let actions = &region_action.action;
         while let Some(action) = actions.get(self.action_at) {
             let done = if self.decoded.is_none() && self.is_over_limit() {
-                if let Some(mutation) = &action.mutation {
-                    self.source.skip(mutation);
-                }
-                self.push_over_limit(action);
-                1
+                self.skip_over_limit(action)
             } else if let Some(get) = &action.get {
                 self.get_in_turn(online, actions, get, mode)?
             } else if let Some(call) = &action.service_call {
@@ -58,11 +54,6 @@ impl Run {
         self.order = Order::default();
         self.reply.end_action(None);
         Ok(())
-    }
-
-    fn push_over_limit(&mut self, action: &pb::Action) {
-        let text = format!("the answer has {} bytes of cells already", self.reply.cells_bytes());
-        self.reply.push_error(action.index(), &RpcError::multi_action_result_too_large(text));
     }
 
     /// Does the get at hand, or puts it off until what was written to its row before can be read.
@@ -109,10 +100,6 @@ impl Run {
             self.order.note_first_done();
         }
         Ok(())
-    }
-
-    fn is_over_limit(&self) -> bool {
-        self.may_cut_off && self.reply.cells_bytes() > self.server.settings.result_bytes_max
     }
 
     fn get(

@@ -151,13 +151,14 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
     if opening.online.reads_hosted(opening.request.scan.as_ref().and_then(|scan| scan.filter.as_ref())) {
         let (online, request) = (opening.online.clone(), opening.request.clone());
         let own = move |request: pb::ScanRequest| {
-            Opening { request, ..opening }.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)
+            Opening { request, ..opening }.run(ReadMode::AnyDisk, true).map_err(CallError::into_rpc)
         };
         return hosted::open_scan(server, online, call, request, own);
     }
     if opening.is_small() {
-        let mode = if opening.online.region.memory_only() { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
-        match inline(|| opening.run(mode)) {
+        let is_in_memory = opening.online.region.memory_only();
+        let mode = if is_in_memory { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
+        match inline(|| opening.run(mode, is_in_memory && !opening.ends())) {
             Err(CallError::NeedsDisk) => {}
             result => return ready(result.map_err(CallError::into_rpc)),
         }
@@ -166,7 +167,7 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
     let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max());
     let is_wanted = server.is_wanted(&waits.terms);
     Outcome::Later(Box::pin(async move {
-        let run = move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc);
+        let run = move || opening.run(ReadMode::AnyDisk, true).map_err(CallError::into_rpc);
         let work = move || Patience::while_wanted(is_wanted, run);
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
         Ok(Reply { reservation, ..reply })
@@ -200,14 +201,26 @@ impl Opening {
 
     /// Whether to try it here: either nothing can need the disk, or the scanner is likely to end with the call.
     fn is_small(&self) -> bool {
-        let ends = self.request.limit_of_rows.is_some_and(|limit| limit > 0 && limit <= self.limits.rows)
-            || self.request.close_scanner();
-        is_small(&self.server, &self.request) && (ends || self.online.region.memory_only())
+        is_small(&self.server, &self.request) && (self.ends() || self.online.region.memory_only())
     }
 
-    /// Opens the scanner and serves the first results. `CacheOnly` may end in `NeedsDisk`, with no trace left.
-    fn run(&self, mode: ReadMode) -> Result<Reply, CallError> {
+    /// Whether the scanner is likely to end with the call.
+    fn ends(&self) -> bool {
+        self.request.limit_of_rows.is_some_and(|limit| limit > 0 && limit <= self.limits.rows)
+            || self.request.close_scanner()
+    }
+
+    /// Opens the scanner and serves the first results. Ends in `NeedsDisk`, with no trace left, if it needs the disk with
+    /// `CacheOnly`, or if the scanner goes on that must not stay open.
+    fn run(&self, mode: ReadMode, may_stay: bool) -> Result<Reply, CallError> {
+        assert!(
+            !may_stay || mode == ReadMode::AnyDisk,
+            "a scanner that must not use the disk does not stay open"
+        );
         let proto = self.request.scan.as_ref().expect("checked by open");
+        // One that ends with this call may stand on the frame of the call.
+        let detached = (may_stay && !self.limits.close).then(|| convert::detached_scan(proto));
+        let (proto, message_bytes) = detached.as_ref().map_or((proto, 0), |(scan, kept)| (scan, *kept));
         let mut scan = convert::scan(proto)?;
         let wants_metrics = proto.query_metrics_enabled();
         scan.reads = match self.limits.track_metrics {
@@ -223,12 +236,12 @@ impl Opening {
             needs_cursor: proto.need_cursor_result(),
             has_filter: proto.filter.is_some(),
             wants_metrics,
+            message_bytes,
             result_bytes_max: proto.max_result_size.filter(|&size| size > 0 && size <= i64::MAX as u64),
             history: ScanHistory::default(),
         });
         let (id, next_call_seq) = self.server.scanners.begin(self.request.next_call_seq)?;
-        // A scanner that must not use the disk cannot be kept for later calls.
-        let origin = Origin::Opened { next_call_seq, may_be_kept: mode == ReadMode::AnyDisk };
+        let origin = Origin::Opened { next_call_seq, may_be_kept: may_stay };
         let limits = self.limits.clone();
         let (server, quota) = (self.server.clone(), self.quota.clone());
         ScanRun { server, holder, id, limits, origin, counted: false, quota }.run()

@@ -176,6 +176,19 @@ impl MobReader {
         }
         Ok(Some(found))
     }
+
+    /// What was looked at is not asked for any more.
+    pub fn forget(&self) {
+        if let Some(last) = &self.last {
+            let looked_at = last.lock().take();
+            drop(looked_at);
+        }
+    }
+
+    /// Bytes of what was looked at and may be asked for.
+    pub fn held_bytes(&self) -> usize {
+        self.last.as_ref().and_then(|last| last.lock().as_ref().map(|cell| cell.bytes().len())).unwrap_or(0)
+    }
 }
 
 impl MobStore {

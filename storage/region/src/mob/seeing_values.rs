@@ -21,12 +21,16 @@ impl SeeingValues {
 
     /// The cell that a reference stands for, if the filter looks at its value. Errors as for [`MobReader::resolved`].
     fn resolved(&self, cell: CellRef<'_>) -> Result<Option<Cell>> {
-        match self.readers.iter().find(|(family, _)| family == cell.family()) {
-            Some((_, reader)) if reader.is_reference(cell) && self.inner.looks_at_value(cell) => {
+        match self.reader(cell) {
+            Some(reader) if reader.is_reference(cell) && self.inner.looks_at_value(cell) => {
                 reader.looked_at(cell)
             }
             _ => Ok(None),
         }
+    }
+
+    fn reader(&self, cell: CellRef<'_>) -> Option<&MobReader> {
+        self.readers.iter().find(|(family, _)| family == cell.family()).map(|(_, reader)| reader)
     }
 }
 
@@ -36,6 +40,7 @@ impl Filter for SeeingValues {
     }
 
     fn reset(&mut self) -> Result<()> {
+        self.readers.iter().for_each(|(_, reader)| reader.forget());
         self.inner.reset()
     }
 
@@ -48,10 +53,13 @@ impl Filter for SeeingValues {
     }
 
     fn filter_cell(&mut self, cell: CellRef<'_>) -> Result<ReturnCode> {
-        match self.resolved(cell)? {
-            Some(resolved) => self.inner.filter_cell(resolved.get()),
-            None => self.inner.filter_cell(cell),
+        let Some(resolved) = self.resolved(cell)? else { return self.inner.filter_cell(cell) };
+        let code = self.inner.filter_cell(resolved.get());
+        // A value of any size would stay with the scanner for as long as that is open.
+        if !code.as_ref().is_ok_and(|code| code.is_include()) {
+            self.reader(cell).into_iter().for_each(MobReader::forget);
         }
+        code
     }
 
     fn looks_at_value(&self, cell: CellRef<'_>) -> bool {
@@ -59,8 +67,11 @@ impl Filter for SeeingValues {
     }
 
     fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
-        let cell = self.resolved(cell.get())?.unwrap_or(cell);
-        self.inner.transform_cell(cell)
+        let resolved = self.resolved(cell.get())?;
+        if resolved.is_some() {
+            self.reader(cell.get()).into_iter().for_each(MobReader::forget); // what becomes of it is returned
+        }
+        self.inner.transform_cell(resolved.unwrap_or(cell))
     }
 
     fn transforms(&self) -> bool {

@@ -143,7 +143,7 @@ impl RegionScanner {
         })
     }
 
-    /// Bytes of the blocks that it stands on.
+    /// Bytes of the blocks that it stands on, and of values that it looked at and has not returned.
     pub fn held_bytes(&self) -> u64 {
         self.stores.iter().chain(&self.joined).map(|store| store.held_bytes() as u64).sum()
     }

@@ -193,9 +193,9 @@ impl StoreScanner {
         Ok(())
     }
 
-    /// See [`Heap::held_bytes`].
+    /// See [`Heap::held_bytes`]; and those of a value out of a mob file that the filter has looked at last.
     pub fn held_bytes(&self) -> usize {
-        self.heap.held_bytes()
+        self.heap.held_bytes() + self.mob.as_ref().map_or(0, MobReader::held_bytes)
     }
 
     /// The first cell of the row that comes next, or the next cell of the row being read.

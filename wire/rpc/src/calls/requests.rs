@@ -2,16 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use halcyon_proto::pb;
 
-use super::{Asked, Calls, Charged, LENGTH_BYTES, Waiting, panicked};
+use super::{Asked, Calls, Charged, Frame, LENGTH_BYTES, Waiting, panicked};
 use crate::frame::{FrameError, HEADER_BYTES_MAX, Request, header_of_part};
 use crate::input::{READ_BYTES_MAX, READ_BYTES_MIN};
-use crate::queues::{Asker, CALL_BYTES, Charge, Share};
+use crate::queues::{ArrivingFrame, Asker, CALL_BYTES, Charge, Share};
 use crate::trace::CallSpan;
 use crate::unpack::Here;
 use crate::{Call, CallClass, CallHead, Dropped, Outcome, RpcError, exceptions};
@@ -43,7 +41,7 @@ impl Calls {
     }
 
     /// Cuts the next whole frame off the input.
-    pub(super) fn next_frame(&mut self) -> Option<Bytes> {
+    pub(super) fn next_frame(&mut self) -> Option<Frame> {
         loop {
             let Some(len) = self.task.input.first_u32() else {
                 if !self.task.input.bytes().is_empty() {
@@ -61,9 +59,9 @@ impl Calls {
                 return None;
             }
             if self.task.input.bytes().len() >= LENGTH_BYTES + len {
-                self.release_charge();
+                let room = self.take_charge();
                 self.task.input.advance(LENGTH_BYTES);
-                return Some(self.task.input.take(len));
+                return Some(Frame { bytes: self.task.input.take(len), room });
             }
             if self.charge_frame(len) {
                 return None;
@@ -82,7 +80,7 @@ impl Calls {
         if len < LARGE_FRAME_BYTES
             && let Some(charge) = shared.charge_arriving(place, (LENGTH_BYTES + len).max(READ_BYTES_MIN))
         {
-            self.set_charged(Charged::Small { len, _charge: charge }, len);
+            self.set_charged(Charged::Small { len, charge });
             return true;
         }
         let Some((header, param)) = header_of_part(&self.task.input.bytes()[LENGTH_BYTES..]) else {
@@ -91,7 +89,7 @@ impl Calls {
         };
         let class = header.as_ref().map_or(CallClass::Meta, |header| self.class(header, param));
         if let Some(charge) = shared.charge(class, place, len) {
-            self.set_charged(Charged::Large { len, _charge: charge }, len);
+            self.set_charged(Charged::Large { len, class, charge });
             return true;
         }
         if let Some(call_id) = header.and_then(|header| header.call_id) {
@@ -104,17 +102,17 @@ impl Calls {
     /// Keeps room for the beginning of a frame that does not tell its call yet. Without it, the connection ends: there is
     /// nobody to answer.
     pub(super) fn charge_beginning(&mut self) {
-        let deadline_ns = self.task.control.frame_deadline_ns.load(Ordering::Relaxed);
+        // More of the same beginning has no more time.
         let has_begun = matches!(self.charged, Some(Charged::Begun { .. }));
+        let begun = self.task.control.frame().filter(|_| has_begun);
         self.release_charge();
         let here = self.task.input.bytes().len();
         let wanted = here.next_multiple_of(READ_BYTES_MIN).min(HEADER_BYTES_MAX + READ_BYTES_MIN);
         match self.task.shared.charge_arriving(&self.task.place, wanted) {
             Some(charge) => {
-                self.set_charged(Charged::Begun { _charge: charge }, HEADER_BYTES_MAX);
-                if has_begun {
-                    // More of the same beginning has no more time.
-                    self.task.control.frame_deadline_ns.store(deadline_ns, Ordering::Relaxed);
+                self.set_charged(Charged::Begun { charge });
+                if let Some(ArrivingFrame { deadline_ns, .. }) = begun {
+                    self.note_frame(deadline_ns);
                 }
             }
             None => {
@@ -124,11 +122,20 @@ impl Calls {
         }
     }
 
-    fn set_charged(&mut self, charged: Charged, len: usize) {
-        let (control, now_ns) = (&self.task.control, self.received_ns.max(1));
-        control.arriving_since_ns.store(now_ns, Ordering::Relaxed);
-        control.frame_deadline_ns.store(self.task.shared.frame_deadline_ns(now_ns, len), Ordering::Relaxed);
+    fn set_charged(&mut self, charged: Charged) {
         self.charged = Some(charged);
+        let here = self.task.input.bytes().len();
+        self.note_frame(self.task.shared.frame_deadline_ns(self.received_ns.max(1), here));
+    }
+
+    /// Tells those who look for frames that do not arrive of the frame of which a part is here.
+    fn note_frame(&self, deadline_ns: u64) {
+        let (class, charge) = match self.charged.as_ref().expect("a part of it is here") {
+            Charged::Large { class, charge, .. } => (Some(*class), charge),
+            Charged::Begun { charge } | Charged::Small { charge, .. } => (None, charge),
+        };
+        let frame = ArrivingFrame { class, counted_bytes: charge.counted(), deadline_ns };
+        self.task.control.begin_frame(frame, self.received_ns.max(1));
     }
 
     fn class(&self, header: &pb::RequestHeader, param: &[u8]) -> CallClass {
@@ -137,12 +144,19 @@ impl Calls {
         self.agreed.service.class(&head)
     }
 
-    /// A frame that was counted while it arrived is here, or never will be.
-    pub(super) fn release_charge(&mut self) {
-        if self.charged.take().is_some() {
-            self.task.control.arriving_since_ns.store(0, Ordering::Relaxed);
-            self.task.control.frame_deadline_ns.store(0, Ordering::Relaxed);
+    /// A frame that was counted while it arrived is here: the room that it keeps.
+    fn take_charge(&mut self) -> Option<Box<Charge>> {
+        let charged = self.charged.take()?;
+        self.task.control.end_frame();
+        match charged {
+            Charged::Large { charge, .. } => charge.arrived().map(Box::new),
+            Charged::Begun { .. } | Charged::Small { .. } => None,
         }
+    }
+
+    /// Nothing is wanted of a frame that was counted while it arrived.
+    pub(super) fn release_charge(&mut self) {
+        drop(self.take_charge());
     }
 
     /// Answers a frame that is too long as soon as its header is there; nothing behind it is read.
@@ -163,8 +177,10 @@ impl Calls {
         self.refuse(call_id, &RpcError::new(class, text));
     }
 
-    pub(super) fn handle_frame(&mut self, frame: Bytes, now_ns: u64) {
+    pub(super) fn handle_frame(&mut self, Frame { bytes: frame, room }: Frame, now_ns: u64) {
         let frame_bytes = frame.len();
+        // One that keeps its room is not counted again while its call waits.
+        let waiting_bytes = if room.is_some() { 0 } else { frame_bytes };
         let mut head = frame.clone();
         let mut request = match Request::parse(frame) {
             Ok(request) => request,
@@ -182,7 +198,7 @@ impl Calls {
         let tracer = self.task.shared.tracer.as_ref();
         let span =
             tracer.and_then(|tracer| tracer.begin(request.header.trace_info.as_ref(), self.received_ns));
-        if self.is_full(class, now_ns) {
+        if room.is_none() && self.is_full(class, now_ns) {
             return self.refuse_full(call_id, class, span);
         }
         let timeout = self.timeout(&request.header);
@@ -197,12 +213,9 @@ impl Calls {
         call.is_traced = span.is_some();
         let mut asked =
             Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head, span, room: None };
-        let mut room = None;
-        if self.is_looked_at(&call) {
-            match self.charge_message(&call) {
-                Ok(charge) => room = charge,
-                Err(NoMemory) => return self.refuse_full(call_id, class, asked.span),
-            }
+        let mut room = room.map(|room| *room);
+        if self.is_looked_at(&call) && self.charge_message(&call, &mut room).is_err() {
+            return self.refuse_full(call_id, class, asked.span);
         }
         let outcome = match self.unpack(&call.method, class, block, room) {
             Ok(Here::Done(Ok(unpacked))) => {
@@ -210,7 +223,7 @@ impl Calls {
                 call.cells = unpacked.cells;
                 catch_unwind(AssertUnwindSafe(|| self.agreed.service.call(call)))
             }
-            Ok(Here::Later(packed)) => Ok(Outcome::Later(self.call_later(call, packed, frame_bytes))),
+            Ok(Here::Later(packed)) => Ok(Outcome::Later(self.call_later(call, packed, waiting_bytes))),
             Ok(Here::Done(Err(stopped))) => match stopped.to_rpc() {
                 Some(error) => return self.refuse_traced(call_id, asked.span, &error),
                 None => return self.refuse_full(call_id, class, asked.span),
@@ -221,8 +234,11 @@ impl Calls {
         match outcome {
             Ok(Outcome::Ready(answer)) => self.answer(asked, answer),
             Ok(Outcome::Later(future)) => {
-                self.held[class.index()].add(frame_bytes);
-                self.fresh.push(Waiting { asked, frame_bytes, future });
+                if let Some(room) = &mut asked.room {
+                    room.waits_beside(waiting_bytes + CALL_BYTES);
+                }
+                self.held[class.index()].add(waiting_bytes);
+                self.fresh.push(Waiting { asked, frame_bytes: waiting_bytes, future });
             }
             Err(panic) => self.answer(asked, Err(panicked(&*panic))),
         }
@@ -248,8 +264,9 @@ impl Calls {
             || (len >= SHORT_PARAM_BYTES && self.task.shared.queues.is_filling(call.class))
     }
 
-    /// Keeps room for what a long message, or a header with many attributes, becomes, if that is much.
-    fn charge_message(&self, call: &Call) -> Result<Option<Charge>, NoMemory> {
+    /// Keeps room for what a long message, or a header with many attributes, becomes, if that is much: more of the room of the
+    /// frame, if that keeps its own.
+    fn charge_message(&self, call: &Call, room: &mut Option<Charge>) -> Result<(), NoMemory> {
         let head = CallHead { method: &call.method, priority: call.priority, param: &call.param };
         // Terms have the attributes again.
         let of_attributes = call.attributes.capacity() * size_of::<pb::NameBytesPair>() * 2;
@@ -257,10 +274,17 @@ impl Calls {
         let bytes_max = shared.settings.frame_bytes_max.max(shared.queues.limits().request_bytes_max);
         let bytes = self.agreed.service.decoded_bytes(&head, bytes_max).saturating_add(of_attributes);
         if bytes <= CALL_BYTES {
-            return Ok(None);
+            return Ok(());
         }
-        let charge = (bytes <= bytes_max).then(|| shared.charge(call.class, &self.task.place, bytes));
-        charge.flatten().map(Some).ok_or(NoMemory)
+        let fits = bytes <= bytes_max
+            && match room {
+                Some(charge) => charge.grow(shared.share(), bytes),
+                None => {
+                    *room = shared.charge(call.class, &self.task.place, bytes);
+                    room.is_some()
+                }
+            };
+        if fits { Ok(()) } else { Err(NoMemory) }
     }
 
     /// How long the client waits from when its call was received.

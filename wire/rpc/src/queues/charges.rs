@@ -1,7 +1,7 @@
 //! Room for what comes from clients, kept before it is there: frames that are arriving, and cells that are unpacked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::wanting::IDLE_SHARE;
 use super::{ARRIVING_SHARE, BYTES_SHARES_SUM, CallClass, QueueLimits, Queues, Share, take_off};
@@ -11,6 +11,9 @@ use crate::peers::{Peer, fair_max};
 const BORROWED_PART: usize = 4;
 
 /// Room in the memory for requests, until dropped.
+///
+/// *Invariant*: `counted` is what [`Charge::counted_of`] says of `frame + bytes`. So much of it is on the accounts of its class and its
+/// peer, and the rest on those for what is beyond: together they have `frame + bytes`.
 #[derive(Debug)]
 pub(crate) struct Charge {
     queues: Arc<Queues>,
@@ -18,16 +21,45 @@ pub(crate) struct Charge {
     /// `None`: of small frames, whose calls are not looked at until they are whole.
     class: Option<CallClass>,
     bytes: usize,
+    /// Bytes of the frame that its call came in, if that keeps its room.
+    frame: usize,
+    /// What of both counts in the class.
+    counted: usize,
     /// Bytes that the call it is for holds already while it waits.
     beside: usize,
     /// It was more than its class may hold and was let in because nothing else was there: the rest of it is, too.
     was_alone: bool,
 }
 
+/// A frame of which only a part is here. Plain data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivingFrame {
+    /// `None`: it is small, or its class is not known yet.
+    pub class: Option<CallClass>,
+    /// What it counts with where it is counted.
+    pub counted_bytes: usize,
+    /// `Clock::monotonic_ns` until when more of it has to be here if others need its room.
+    pub deadline_ns: u64,
+}
+
+/// What was on the accounts of a class before something was added.
+struct Before {
+    /// What counted, of all peers.
+    all: usize,
+    /// What counted of its peer, and what that had in all.
+    own_counted: usize,
+    own: usize,
+}
+
 impl QueueLimits {
     /// What small frames that are arriving may hold.
     pub fn arriving_bytes_max(&self) -> usize {
         self.request_bytes_max / BYTES_SHARES_SUM * ARRIVING_SHARE
+    }
+
+    /// With how much one request counts in its class at most. The others have the rest of the class.
+    fn counted_bytes_max(&self, class: CallClass) -> usize {
+        self.class_bytes_max(class) / 4 * 3
     }
 }
 
@@ -48,8 +80,8 @@ impl Queues {
         let max = self.limits.arriving_bytes_max();
         let (all_before, own_before) =
             (all.fetch_add(bytes, Ordering::Relaxed), own.fetch_add(bytes, Ordering::Relaxed));
-        let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
-        let charge = Charge { queues, peer, class: None, bytes, beside: 0, was_alone: false };
+        let mut charge = Charge::none(self, peer, None);
+        (charge.bytes, charge.counted) = (bytes, bytes);
         // Taken back by the drop.
         let others = all_before.saturating_sub(own_before);
         (own_before.saturating_add(bytes) <= fair_max(max, others, share)).then_some(charge)
@@ -77,46 +109,80 @@ impl Queues {
         bytes: usize,
         beside: usize,
     ) -> Option<Charge> {
-        let (queues, peer) = (Arc::clone(self), Arc::clone(peer));
-        let mut charge = Charge { queues, peer, class: Some(class), bytes: 0, beside, was_alone: false };
+        let mut charge = Charge::none(self, peer, Some(class));
+        charge.beside = beside;
         charge.grow(share, bytes).then_some(charge)
     }
 
-    /// Whether so much of the memory for requests is taken that frames which do not arrive have to go.
-    pub(crate) fn is_crowded_by_requests(&self) -> bool {
-        let of_class = |class: CallClass| self.held[class.index()].bytes.load(Ordering::Relaxed);
-        self.arriving_bytes() > self.limits.arriving_bytes_max() / 2
-            || CallClass::ALL.iter().any(|class| of_class(*class) > self.limits.class_bytes_max(*class) / 2)
+    /// Whether others need the room of a frame that does not arrive: they have most of the part that it is counted in, or one of
+    /// them found no room lately.
+    pub(crate) fn is_needed_by_others(
+        &self,
+        frame: &ArrivingFrame,
+        peer: &Peer,
+        connection: u64,
+        now_ns: u64,
+    ) -> bool {
+        let (all, max) = match frame.class {
+            None => (self.arriving_bytes(), self.limits.arriving_bytes_max()),
+            Some(class) => {
+                let all = self.held[class.index()].bytes.load(Ordering::Relaxed);
+                (all, self.limits.class_bytes_max(class))
+            }
+        };
+        let is_wanted =
+            |class: CallClass| self.held[class.index()].wanting.is_wanted_beside(peer.number, now_ns);
+        all.saturating_sub(frame.counted_bytes) > max / 2
+            || frame.class.is_some_and(is_wanted)
+            || peer.wanting.is_wanted_beside(connection, now_ns)
+    }
+
+    /// Whether a request of this peer may have more than its class because nothing else is there. Who had that last is not the
+    /// next one while another peer wants room.
+    fn may_be_over(&self, class: CallClass, peer: &Peer, share: Share) -> bool {
+        self.held[class.index()].last_over.load(Ordering::Relaxed) != peer.number
+            || !self.is_wanted_beside(class, peer, share)
     }
 }
 
 impl Charge {
+    fn none(queues: &Arc<Queues>, peer: &Arc<Peer>, class: Option<CallClass>) -> Charge {
+        let (queues, peer) = (Arc::clone(queues), Arc::clone(peer));
+        Charge { queues, peer, class, bytes: 0, frame: 0, counted: 0, beside: 0, was_alone: false }
+    }
+
+    /// With how much a request counts in its class that has `total` bytes here.
+    fn counted_of(&self, class: CallClass, total: usize) -> usize {
+        total.min(self.queues.limits.counted_bytes_max(class).saturating_sub(self.beside))
+    }
+
     /// As many bytes more; false, with nothing changed, if there is no room for them. What a call needs later is judged
     /// as if it had been asked for at once, so a call that nothing else is beside never stands in its own way.
     pub fn grow(&mut self, share: Share, bytes: usize) -> bool {
         let queues = &self.queues;
         let class = self.class.expect("only the charge of a class grows");
-        let others_before = queues.class_bytes() - self.bytes.min(queues.class_bytes());
-        let (all, own) = (&queues.held[class.index()].bytes, &self.peer.class_bytes[class.index()]);
-        let all_before = all.fetch_add(bytes, Ordering::Relaxed);
-        let own_before = own.fetch_add(bytes, Ordering::Relaxed);
-        let of_class = queues.limits.class_bytes_max(class);
-        let is_alone = self.was_alone || others_before <= self.beside;
+        let (limits, of_class) = (&queues.limits, queues.limits.class_bytes_max(class));
+        let had = self.total();
+        let wanted = had + bytes;
+        let counted = self.counted_of(class, wanted);
+        let before = self.put_on(class, counted - self.counted, bytes);
+        let others_bytes = queues.class_bytes().saturating_sub(wanted);
         let all_but_little = fair_max(of_class, 0, IDLE_SHARE);
-        let is_first = own_before == self.bytes && all_before.saturating_add(bytes) <= all_but_little;
+        let is_first = before.own == had && before.all - self.counted + wanted <= all_but_little;
+        let is_alone = self.was_alone
+            || (others_bytes <= self.beside && (is_first || queues.may_be_over(class, &self.peer, share)));
         // Batches of replication are often larger than their class, and the same batch comes again until it is taken: on a
         // server that is never idle it would come for ever.
         let is_of_idle = class == CallClass::Replication
-            && own_before == self.bytes
-            && others_before.saturating_add(self.bytes).saturating_add(bytes)
-                <= queues.limits.request_bytes_max / BORROWED_PART
+            && before.own == had
+            && others_bytes.saturating_add(wanted) <= limits.request_bytes_max / BORROWED_PART
             && !queues.is_wanted_beside(class, &self.peer, share);
         let fits = is_alone || is_first || is_of_idle || {
             // What the peer has waiting is not its neighbours'. Counters that are read one after the other may disagree for
             // a moment.
             let waiting = self.peer.waiting_bytes[class.index()].load(Ordering::Relaxed);
-            let others = all_before.saturating_sub(own_before.saturating_add(waiting));
-            let own = own_before.saturating_add(bytes);
+            let others = before.all.saturating_sub(before.own_counted.saturating_add(waiting));
+            let own = before.own.saturating_add(bytes);
             let is_within = |(of_peer, of_both): (f64, f64)| {
                 own <= fair_max(of_class, others, of_peer)
                     && own.saturating_add(waiting) <= fair_max(of_class, others, of_both)
@@ -124,55 +190,112 @@ impl Charge {
             is_within(share.of_peer(true))
                 || (!queues.is_wanted_beside(class, &self.peer, share) && is_within(share.of_peer(false)))
         };
-        if fits {
-            self.bytes += bytes;
-            self.was_alone = is_alone && self.bytes > all_but_little;
-        } else {
-            give_back(all, own, bytes);
+        if !fits {
+            self.take_off(class, counted - self.counted, bytes);
+            return false;
         }
-        fits
+        (self.bytes, self.counted) = (self.bytes + bytes, counted);
+        self.was_alone = is_alone && wanted > all_but_little;
+        if self.was_alone {
+            queues.held[class.index()].last_over.store(self.peer.number, Ordering::Relaxed);
+        }
+        true
     }
 
-    /// Gives back all but `bytes`.
+    /// The frame that it is for is whole. One that was let in because nothing else was there keeps its room until its call is
+    /// answered; the room of any other is given back.
+    pub fn arrived(mut self) -> Option<Charge> {
+        assert!(self.frame == 0, "a frame arrives once");
+        self.frame = std::mem::take(&mut self.bytes);
+        self.was_alone.then_some(self)
+    }
+
+    /// Gives back all but `bytes`; of the frame nothing.
     pub fn shrink(&mut self, bytes: usize) {
-        let class = self.class.expect("only the charge of a class shrinks").index();
         let rest = self.bytes.checked_sub(bytes).expect("less is left than there was");
-        give_back(&self.queues.held[class].bytes, &self.peer.class_bytes[class], rest);
         self.bytes = bytes;
+        self.settle(rest);
     }
 
     /// The call it is for waits now, and is counted with as many bytes for itself.
     pub fn waits_beside(&mut self, bytes: usize) {
         self.beside = bytes;
+        self.settle(0);
     }
 
+    /// Brings the accounts to what it has after `less` bytes were given back, and to what counts of it in its class now.
+    fn settle(&mut self, less: usize) {
+        let class = self.class.expect("only the charge of a class changes");
+        let counted = self.counted_of(class, self.total());
+        if less == 0 && counted == self.counted {
+            return;
+        }
+        let not_any_more = self.counted.checked_sub(counted).expect("not more counts than before");
+        let bytes = self.total() - counted; // beyond the class, now
+        let bytes_before = self.total() + less - self.counted;
+        if bytes > bytes_before {
+            self.put_on(class, 0, bytes - bytes_before);
+            self.take_off(class, not_any_more, not_any_more);
+        } else {
+            self.take_off(class, not_any_more, not_any_more + bytes_before - bytes);
+        }
+        self.counted = counted;
+    }
+
+    /// What it has without the frame.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-}
 
-fn give_back(all: &AtomicUsize, own: &AtomicUsize, bytes: usize) {
-    take_off(all, bytes, "bytes of requests that are arriving");
-    take_off(own, bytes, "bytes of a peer's requests that are arriving");
+    /// What it has in all.
+    pub fn total(&self) -> usize {
+        self.frame + self.bytes
+    }
+
+    /// With how much it counts where it is counted.
+    pub fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// Adds so many bytes, of which `counted` count in the class.
+    fn put_on(&self, class: CallClass, counted: usize, bytes: usize) -> Before {
+        let beyond = bytes.checked_sub(counted).expect("not more counts than there is");
+        let (queues, peer, at) = (&self.queues, &self.peer, class.index());
+        queues.beyond.fetch_add(beyond, Ordering::Relaxed);
+        let own_beyond = peer.beyond_bytes[at].fetch_add(beyond, Ordering::Relaxed);
+        let own_counted = peer.class_bytes[at].fetch_add(counted, Ordering::Relaxed);
+        let all = queues.held[at].bytes.fetch_add(counted, Ordering::Relaxed);
+        Before { all, own_counted, own: own_counted + own_beyond }
+    }
+
+    fn take_off(&self, class: CallClass, counted: usize, bytes: usize) {
+        let (queues, peer, at) = (&self.queues, &self.peer, class.index());
+        let beyond = bytes.checked_sub(counted).expect("not more counts than there is");
+        take_off(&queues.held[at].bytes, counted, "bytes of requests that are arriving");
+        take_off(&peer.class_bytes[at], counted, "bytes of a peer's requests that are arriving");
+        take_off(&queues.beyond, beyond, "bytes beyond the classes");
+        take_off(&peer.beyond_bytes[at], beyond, "bytes of a peer beyond a class");
+    }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let (queues, peer) = (&self.queues, &self.peer);
         match self.class {
-            None => give_back(&queues.arriving, &peer.arriving_bytes, self.bytes),
-            Some(class) => {
-                let index = class.index();
-                give_back(&queues.held[index].bytes, &peer.class_bytes[index], self.bytes);
+            None => {
+                take_off(&self.queues.arriving, self.bytes, "bytes of small requests that are arriving");
+                take_off(&self.peer.arriving_bytes, self.bytes, "bytes of a peer's small requests");
             }
+            Some(class) => self.take_off(class, self.counted, self.total()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
-    use crate::queues::CALL_BYTES;
+    use crate::queues::{Asker, CALL_BYTES, OwnWaiting};
 
     const ALL: Share = Share { peer: 1.0, now_ns: 0 };
     const HALF: Share = Share { peer: 0.5, now_ns: 0 };
@@ -186,10 +309,12 @@ mod tests {
         let queues = Queues::new(QueueLimits::new(2, 1600));
         let charge = |class, bytes| queues.charge(class, &peer(), ALL, bytes);
         let large = charge(CallClass::Read, 1500).expect("alone");
+        let other = charge(CallClass::Read, 50).expect("a quarter of the class is there for others");
         assert!(charge(CallClass::Read, 1).is_none());
         assert!(charge(CallClass::Meta, 101).is_none());
         let meta = charge(CallClass::Meta, 100).expect("within its share");
-        drop(large);
+        assert_eq!((queues.request_bytes(), queues.snapshot(CallClass::Read).request_bytes), (1650, 200));
+        drop((large, other));
         assert!(charge(CallClass::Read, 1500).is_none());
         assert!(charge(CallClass::Read, 200).is_some());
         drop(meta);
@@ -213,10 +338,13 @@ mod tests {
             assert_eq!(held.len() * (64 << 10), max / 2);
             let others: Vec<Charge> = std::iter::from_fn(|| charge(&honest)).collect();
             assert_eq!(others.len() * (64 << 10), max / 4, "half of what is left");
-            assert!(queues.is_crowded_by_requests());
+            let class = (!small).then_some(CallClass::Read);
+            let frame = ArrivingFrame { class, counted_bytes: 64 << 10, deadline_ns: 0 };
+            let has_to_go = || queues.is_needed_by_others(&frame, &Peer::default(), 1, u64::MAX);
+            assert!(has_to_go(), "others have most of it");
             drop((held, others));
             assert_eq!((queues.request_bytes(), queues.arriving_bytes()), (0, 0));
-            assert!(!queues.is_crowded_by_requests());
+            assert!(!has_to_go());
         }
         assert_eq!(hostile.arriving_bytes.load(Ordering::Relaxed), 0);
     }
@@ -231,7 +359,8 @@ mod tests {
         assert!(call.grow(HALF, 900), "and more, as nothing else is there");
         let meta = queues.charge(CallClass::Meta, &other, HALF, 10).expect("within its share");
         assert!(call.grow(HALF, 100), "what has begun alone is not stopped half-way");
-        assert!(queues.charge(CallClass::Replication, &other, HALF, 1).is_none());
+        assert!(queues.charge(CallClass::Replication, &other, HALF, 24).is_none());
+        assert!(queues.charge(CallClass::Replication, &other, HALF, 23).is_some(), "nearly all that is left");
         call.shrink(90);
         assert_eq!((call.bytes(), queues.request_bytes()), (90, 100), "what it does not need is given back");
         drop((call, meta));
@@ -281,6 +410,108 @@ mod tests {
         assert!(charge(&source, 2 << 20).is_none(), "another source waits for the class");
         queues.end_wait(CallClass::Write, (1 << 20) - CALL_BYTES, &other);
         assert_eq!(queues.request_bytes(), 0);
+    }
+
+    /// A frame that was larger than its class had all of it, and the part of every other client, until its call was answered. If it
+    /// never came to its end, nobody had a place for minutes.
+    #[test]
+    fn others_have_a_part_of_the_class_beside_a_very_large_request() {
+        let queues = Queues::new(QueueLimits::new(1 << 20, 16 << 20));
+        let (hostile, honest) = (peer(), peer());
+        let class = CallClass::Write;
+        let max = queues.limits().class_bytes_max(class);
+        let frame = queues.charge(class, &hostile, HALF, 15 << 20).expect("alone");
+        assert_eq!(frame.counted(), max / 4 * 3);
+        assert!(queues.charge(class, &hostile, HALF, 1).is_none(), "one at a time");
+        let fits = |bytes| queues.charge(class, &honest, HALF, bytes);
+        drop(fits(max / 32 * 7).expect("nearly a quarter, while nobody else wants it"));
+        assert!(queues.charge(class, &honest, HALF, 15 << 20).is_none(), "it is not alone");
+        let mut call = frame.arrived().expect("its call keeps the room");
+        assert!(call.grow(HALF, 9 << 20), "its message and cells have room, too");
+        call.waits_beside(CALL_BYTES);
+        queues.begin_wait(class, 0, &hostile);
+        assert_eq!((call.bytes(), call.total()), (9 << 20, 24 << 20));
+        assert_eq!(queues.snapshot(class).request_bytes, max / 4 * 3, "its message counts no more");
+        let asker = Asker { own: &OwnWaiting::default(), connection: 7, peer: &honest, share: HALF };
+        assert!(!queues.is_full(class, &asker), "calls of others are carried out");
+        assert!(fits(max / 8).is_some());
+        queues.end_wait(class, 0, &hostile);
+        drop(call);
+        assert_eq!((queues.request_bytes(), queues.beyond.load(Ordering::Relaxed)), (0, 0));
+        // It is not the next one again while another one waits for a place.
+        let large = |peer| queues.charge(class, peer, HALF, 15 << 20);
+        queues.note_refused(class, &honest, 7, 0);
+        assert!(large(&hostile).is_none());
+        drop(large(&honest).expect("who has waited"));
+        assert!(large(&hostile).is_some());
+    }
+
+    /// Whatever is charged, grows, shrinks, waits and goes, in whatever order: the accounts have what the charges say.
+    #[test]
+    fn accounts_are_the_sum_of_the_charges() {
+        let queues = Queues::new(QueueLimits::new(1 << 20, 1 << 20));
+        let peers = [peer(), peer(), peer()];
+        let mut charges: Vec<(usize, Charge)> = Vec::new();
+        let mut state = 7_u64;
+        let mut below = |max: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % max
+        };
+        for round in 0..3_000 {
+            let class = CallClass::ALL[below(CallClass::COUNT)];
+            let share = Share { peer: [0.5, 1.0][below(2)], now_ns: round };
+            let bytes = [below(100), below(40_000), below(2 << 20)][below(3)];
+            match below(8) {
+                0..3 => {
+                    let who = below(peers.len());
+                    match queues.charge(class, &peers[who], share, bytes) {
+                        Some(charge) => charges.push((who, charge)),
+                        None if below(50) == 0 => queues.note_refused(class, &peers[who], 1, round),
+                        None => {}
+                    }
+                }
+                _ if charges.is_empty() => {}
+                what => {
+                    let at = below(charges.len());
+                    let charge = &mut charges[at].1;
+                    match what {
+                        3 => {
+                            charge.grow(share, bytes);
+                        }
+                        4 => charge.shrink(charge.bytes() / 2),
+                        5 => charge.waits_beside(charge.beside.max(bytes)),
+                        6 if charge.frame == 0 => {
+                            let (who, charge) = charges.swap_remove(at);
+                            charges.extend(charge.arrived().map(|charge| (who, charge)));
+                        }
+                        _ => drop(charges.swap_remove(at)),
+                    }
+                }
+            }
+            check_sums(&queues, &peers, &charges);
+        }
+        charges.clear();
+        check_sums(&queues, &peers, &charges);
+    }
+
+    fn check_sums(queues: &Queues, peers: &[Arc<Peer>], charges: &[(usize, Charge)]) {
+        let load = |account: &AtomicUsize| account.load(Ordering::Relaxed);
+        let total: usize = charges.iter().map(|(_, charge)| charge.total()).sum();
+        assert_eq!(queues.request_bytes(), total);
+        for class in CallClass::ALL {
+            let of_class = || charges.iter().filter(|(_, charge)| charge.class == Some(class));
+            let counted: usize = of_class().map(|(_, charge)| charge.counted()).sum();
+            assert_eq!(load(&queues.held[class.index()].bytes), counted);
+            let max = queues.limits().class_bytes_max(class);
+            assert!(of_class().all(|(_, charge)| charge.counted() <= max / 4 * 3));
+            for (who, peer) in peers.iter().enumerate() {
+                let own = || of_class().filter(|(of, _)| *of == who).map(|(_, charge)| charge);
+                let counted: usize = own().map(Charge::counted).sum();
+                assert_eq!(load(&peer.class_bytes[class.index()]), counted);
+                let beyond: usize = own().map(|charge| charge.total() - charge.counted()).sum();
+                assert_eq!(load(&peer.beyond_bytes[class.index()]), beyond);
+            }
+        }
     }
 
     #[test]

@@ -9,12 +9,13 @@ fn opener(peer: u8, connection: u64) -> Opener {
 /// Opens as many as it gets, or `most`, with ids from `begin` on.
 fn open(state: &mut State, opener: Opener, begin: u64, most: usize) -> usize {
     let mut count = 0;
-    while count < most && !state.counts.is_full(&opener, &LIMITS) {
+    while count < most && !state.counts.is_full(&opener, 1, &LIMITS) {
         let id = begin + count as u64;
         let entry = Entry {
             opener,
             user: opener.connection,
             held_bytes: 0,
+            places: 1,
             next_call_seq: 0,
             has_connection: true,
             holding: Holding::Busy,
@@ -53,16 +54,32 @@ fn who_has_all_that_it_may_have_ends_no_scanner_of_another() {
     let (one, other) = (opener(1, 1), opener(2, 2));
     open(&mut state, one, 0, 10);
     open(&mut state, other, 100, 10);
-    assert!(state.remove_unconnected(&one, &LIMITS).is_empty());
+    assert!(state.remove_unconnected(&one, 1, &LIMITS).is_empty());
     for id in [3, 4, 100, 101, 102] {
         let entry = state.open.get_mut(&id).unwrap();
         entry.has_connection = false;
         *state.unconnected.entry(entry.opener.peer).or_default() += 1;
     }
-    assert_eq!(state.remove_unconnected(&one, &LIMITS).len(), 2, "its own");
-    assert!(state.remove_unconnected(&one, &LIMITS).is_empty());
+    assert_eq!(state.remove_unconnected(&one, 1, &LIMITS).len(), 2, "its own");
+    assert!(state.remove_unconnected(&one, 1, &LIMITS).is_empty());
     let full = ScannerLimits { open_count_max: 18, ..LIMITS };
-    assert!(state.remove_unconnected(&one, &full).is_empty(), "it would have none for that");
-    assert_eq!(state.remove_unconnected(&opener(3, 3), &full).len(), 3, "all, for one who has none");
+    assert!(state.remove_unconnected(&one, 1, &full).is_empty(), "it would have none for that");
+    assert_eq!(state.remove_unconnected(&opener(3, 3), 1, &full).len(), 3, "all, for one who has none");
     assert!(state.unconnected.is_empty());
+}
+
+/// Each scanner was counted with 4 KiB, and kept the frame of its call: a message of some megabytes for each.
+#[test]
+fn a_scanner_with_a_long_message_counts_as_several() {
+    let mut counts = OpenCounts::default();
+    let (one, same_peer, other) = (opener(1, 1), opener(1, 2), opener(2, 3));
+    assert!(counts.is_full(&one, 65, &LIMITS), "more than all");
+    assert!(!counts.is_full(&one, 40, &LIMITS), "more than its share, but the first of its peer");
+    counts.add(one, 40);
+    assert!(counts.is_full(&one, 1, &LIMITS) && counts.is_full(&same_peer, 1, &LIMITS));
+    assert!(counts.is_full(&other, 25, &LIMITS) && !counts.is_full(&other, 24, &LIMITS));
+    counts.add(other, 24);
+    counts.sub(one, 40);
+    assert_eq!((counts.all(), counts.of(&one), counts.of(&other)), (24, 0, 24));
+    assert!(!counts.is_full(&one, 10, &LIMITS), "a quarter of what the other leaves");
 }
