@@ -166,7 +166,8 @@ impl Region {
             filter.set_reversed(true);
         }
         let now_ms = self.services.env.clock.now_ms();
-        let (mut stores, mut joined) = (Vec::new(), Vec::new());
+        // A list that grows by itself begins with room for four of these, some kilobytes that nearly no read needs.
+        let (mut stores, mut joined) = (Vec::with_capacity(chosen.len()), Vec::new());
         for (number, chosen) in chosen.into_iter().enumerate() {
             let store = chosen.store;
             let mob = match mobs.get_mut(number) {
@@ -175,10 +176,11 @@ impl Region {
             };
             let essential = !scan.load_families_on_demand
                 || filter.as_ref().is_none_or(|f| f.is_family_essential(store.family.name()).unwrap_or(true));
-            let mut scanner = open_store(&chosen, &scan, filter.is_some(), mob, read_point, mode, now_ms)?;
-            position(&mut scanner, &scan)?;
+            let opened = if essential { &mut stores } else { &mut joined };
+            opened.push(open_store(&chosen, &scan, filter.is_some(), mob, read_point, mode, now_ms)?);
+            let scanner = opened.last_mut().expect("it was put there");
+            position(scanner, &scan)?;
             scanner.remember(chosen.seen);
-            if essential { stores.push(scanner) } else { joined.push(scanner) }
         }
         if stores.is_empty() {
             joined.clear(); // no family says which rows there are (HBase: `RegionScannerImpl.nextInternal`)

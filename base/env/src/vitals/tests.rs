@@ -196,6 +196,25 @@ fn while_the_log_is_slow_nobody_who_sleeps_is_stuck() {
     assert_eq!(looks, LOOKS - 1, "a log that is fast does not hold anybody up");
 }
 
+/// However a path is written; for the usual way its parts are not looked at.
+#[test]
+fn paths_below_a_directory_are_known() {
+    let dir = Path::new("/d/WALs/server");
+    for (path, is_it) in [
+        ("/d/WALs/server", true),
+        ("/d/WALs/server/wal.1", true),
+        ("/d/WALs/server.1/wal.1", false),
+        ("/d/WALs", false),
+        ("/d/./WALs//server/wal.1", true),
+        ("d/WALs/server/wal.1", false),
+        ("", false),
+    ] {
+        assert_eq!(is_below(Path::new(path), dir), is_it, "{path}");
+        assert_eq!(Path::new(path).starts_with(dir), is_it, "{path}");
+    }
+    assert!(is_below(Path::new("/d/a"), Path::new("/d/")) && is_below(Path::new("/a"), Path::new("/")));
+}
+
 #[test]
 fn directories_are_watched_as_long_as_somebody_works_there() {
     let watched = Watched::new();

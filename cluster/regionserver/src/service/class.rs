@@ -34,45 +34,36 @@ pub(super) fn class_of(head: &CallHead<'_>) -> CallClass {
 
 /// The messages of all these calls begin with the region as their first field.
 fn meta_or(param: &[u8], class: CallClass) -> CallClass {
-    match Fields(param).next() {
-        Some((1, Value::Bytes(region))) if is_meta(region) => CallClass::Meta,
+    match Fields(param).next_bytes() {
+        Some((1, region)) if is_meta(region) => CallClass::Meta,
         _ => class,
     }
 }
 
 /// `CoprocessorServiceRequest { region = 1, call = 2 { service_name = 2 } }`
 fn endpoint(param: &[u8]) -> CallClass {
-    let calls = Fields(param).filter_map(|(field, value)| match value {
-        Value::Bytes(call) if field == 2 => Some(call),
-        _ => None,
-    });
-    let scans = calls.flat_map(Fields).any(|(field, value)| match value {
-        Value::Bytes(name) => field == 2 && name.ends_with(b"AggregateService"),
-        Value::Number => false,
-    });
+    let calls = Fields(param).of_bytes().filter(|(field, _)| *field == 2);
+    let mut parts = calls.flat_map(|(_, call)| Fields(call).of_bytes());
+    let scans = parts.any(|(field, name)| field == 2 && name.ends_with(b"AggregateService"));
     if scans { CallClass::Scan } else { CallClass::Write }
 }
 
 /// `RegionSpecifier { type = 1, value = 2 }`
 fn is_meta(specifier: &[u8]) -> bool {
-    Fields(specifier).any(|(field, value)| match value {
-        Value::Bytes(name) => field == 2 && (name.starts_with(META_NAME_START) || name == META_ENCODED),
-        Value::Number => false,
-    })
+    let mut names = Fields(specifier).of_bytes().filter(|(field, _)| *field == 2);
+    names.any(|(_, name)| name.starts_with(META_NAME_START) || name == META_ENCODED)
 }
 
 /// `MultiRequest { regionAction = 1 { region = 1, action = 3 { mutation = 2 } } }`
 fn multi(param: &[u8]) -> CallClass {
     let (mut actions, mut writes) = (0, 0);
-    for (field, region_action) in Fields(param) {
-        let (1, Value::Bytes(region_action)) = (field, region_action) else { continue };
-        for (field, part) in Fields(region_action) {
-            match (field, part) {
-                (1, Value::Bytes(region)) if actions == 0 && is_meta(region) => return CallClass::Meta,
-                (3, Value::Bytes(action)) => {
+    for (_, region_action) in Fields(param).of_bytes().filter(|(field, _)| *field == 1) {
+        for (field, part) in Fields(region_action).of_bytes() {
+            match field {
+                1 if actions == 0 && is_meta(part) => return CallClass::Meta,
+                3 => {
                     actions += 1;
-                    let changes = Fields(action).any(|(field, value)| field == 2 && value != Value::Number);
-                    writes += usize::from(changes);
+                    writes += usize::from(Fields(part).of_bytes().any(|(field, _)| field == 2));
                 }
                 _ => {}
             }

@@ -1,8 +1,12 @@
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::ColumnValue;
 use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
+use prost::Message as _;
 
+use super::types::OTHER_NAMES;
 use super::*;
+
+mod never_less;
 
 const SERVICES: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../base/proto/services/services.proto"));
@@ -40,11 +44,11 @@ fn every_method_has_its_message() {
     let methods = methods();
     assert!(methods.len() > 200, "{}", methods.len());
     for (method, message) in methods {
-        let of_name = TYPES.by_name.get(&format!("{PACKAGE}{message}"));
-        assert_eq!(TYPES.of_method(method), of_name.copied(), "{method}({message})");
+        let of_name = TYPES.of_name(message);
+        assert_eq!(TYPES.of_method(method), of_name, "{method}({message})");
     }
     for (method, message) in OTHER_NAMES {
-        assert!(TYPES.by_name.contains_key(&format!("{PACKAGE}{message}")), "{method}");
+        assert!(TYPES.of_name(message).is_some(), "{method}");
     }
 }
 
@@ -54,13 +58,14 @@ fn empty_elements_of_every_list_are_seen() {
     let mut lists_count = 0;
     for (method, message) in methods() {
         let Some(at) = TYPES.of_method(method) else { continue };
-        for (number, content) in TYPES.types[at].fields.iter().enumerate() {
-            let Content::List(list, element) = *content else { continue };
-            let bytes = TYPES.types[at].lists[list];
-            let param = empty(number as u32, 1_000);
-            let expected =
-                if matches!(element, Element::Varint | Element::Fixed(_)) { 0 } else { 1_024 * bytes };
-            assert_eq!(decoded(method, &param), expected, "{method}({message}) {number}");
+        for (number, field) in TYPES.at(at).fields.iter().enumerate() {
+            let is_text = field.content == Content::Texts && field.each > 0;
+            if field.content != Content::List && !is_text {
+                continue;
+            }
+            let told = decoded(method, &empty(number as u32, 1_000));
+            let places = told / (field.each / 2);
+            assert!((1_024..=2_002).contains(&places), "{method}({message}) {number}: {places}");
             lists_count += 1;
         }
     }
@@ -70,8 +75,10 @@ fn empty_elements_of_every_list_are_seen() {
 #[test]
 fn types_have_their_sizes() {
     fn check<M: prost::Message + prost::Name>() {
-        let at = TYPES.by_name[&format!(".{}", M::full_name())];
-        let (told, is) = (TYPES.types[at].bytes, size_of::<M>());
+        let name = M::full_name();
+        let at =
+            name.strip_prefix("hbase.pb.").and_then(|name| TYPES.of_name(name)).expect("a type of HBase");
+        let (told, is) = (TYPES.at(at).bytes, size_of::<M>());
         assert!((is..=is + is / 4 + 8).contains(&told), "{}: {is} bytes, {told} are told", M::full_name());
     }
     check::<pb::Action>();
@@ -107,13 +114,11 @@ fn types_have_their_sizes() {
 
 #[test]
 fn lists_have_the_places_that_are_told() {
-    for count in [0usize, 1, 3, 4, 5, 100, 1_000] {
+    for count in [0usize, 1, 2, 3, 4, 5, 100, 512, 513, 1_000] {
         let get = pb::Get::decode(&*empty(2, count)).unwrap();
-        assert_eq!(get.column.capacity(), capacity(count, size_of::<pb::Column>()));
-        assert_eq!(
-            decoded("Get", &field(2, &empty(2, count))),
-            get.column.capacity() * size_of::<pb::Column>()
-        );
+        let told = decoded("Get", &field(2, &empty(2, count))) / size_of::<pb::Column>();
+        let places = get.column.capacity();
+        assert!((places..=2 * places + 2).contains(&told), "{count}: {places} are there, {told} are told");
     }
 }
 
@@ -121,10 +126,8 @@ fn lists_have_the_places_that_are_told() {
 #[test]
 fn parts_within_parts_are_seen() {
     let values = field(3, &empty(2, 1_000));
-    assert_eq!(
-        decoded("Mutate", &field(2, &values)),
-        1_024 * size_of::<QualifierValue>() + 4 * size_of::<ColumnValue>()
-    );
+    let told = decoded("Mutate", &field(2, &values));
+    assert!(told >= 1_024 * size_of::<QualifierValue>() + 4 * size_of::<ColumnValue>(), "{told}");
     // Each action with all of its parts, in eight bytes.
     let action = field(3, &[0x12, 0, 0x1a, 0, 0x22, 0]);
     let boxed =
@@ -199,11 +202,11 @@ fn what_is_refused_is_not_counted_to_its_end() {
     let head = CallHead { method: "Get", priority: 0, param: &get };
     assert_eq!(decoded_bytes(&head, 1 << 20), usize::MAX);
     let whole = decoded_bytes(&head, usize::MAX);
-    assert_eq!(whole, (1 << 20) * size_of::<pb::Column>());
+    assert_eq!(whole, 2_000_002 * size_of::<pb::Column>());
     assert_eq!(decoded_bytes(&head, whole), whole);
     let values = field(2, &field(3, &field(2, b"")).repeat(100_000));
     let head = CallHead { method: "Mutate", priority: 0, param: &values };
-    assert!((1 << 20..2 << 20).contains(&decoded_bytes(&head, 1 << 20)), "lists of lists");
+    assert_eq!(decoded_bytes(&head, 1 << 20), usize::MAX, "lists of lists");
 }
 
 #[test]
