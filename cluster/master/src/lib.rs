@@ -6,7 +6,8 @@
 //!                                       │  record under MasterData/procedures, then step by step
 //!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`; meta_batches.rs writes several at once
 //!                                       ├─> descriptors.rs .tabledesc files
-//!                                       ├─> regions.rs     open, close; through `RegionServerApi`
+//!                                       ├─> regions.rs     open, close (closing.rs); through `RegionServerApi`
+//!                                       │    reopen.rs     the regions of a table that is altered, one by one
 //!                                       │    placement.rs  which server has a region, and which one gets it
 //!                                       │    meta_region.rs  the same for `hbase:meta`
 //!                                       ├─> wal_split.rs   what a dead server has left
@@ -43,6 +44,7 @@ mod balancing;
 mod bootstrap;
 mod chore;
 mod cleaner;
+mod closing;
 mod descriptors;
 mod erasure_coding;
 mod errors;
@@ -72,6 +74,7 @@ mod procedure;
 mod quotas;
 mod regions;
 mod registry;
+mod reopen;
 mod service;
 mod settings;
 mod snapshot;
