@@ -64,9 +64,10 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether it surely had its locks when the master ended.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.step > 0 || self.failure.is_some() || self.set_aside.is_some()
+    /// Whether its first step had not ended when the master did. It had its locks then: the record is written with them taken, and
+    /// before the step changes anything. But a program before this one may have let another begin since, which goes first then.
+    pub(crate) fn is_in_first_step(&self) -> bool {
+        self.step == 0 && self.failure.is_none() && self.set_aside.is_none()
     }
 
     /// Whether a client may ask the next master how it ended.
@@ -281,6 +282,9 @@ pub(crate) fn load(core: &MasterState, results_keep_ms: i64) -> Result<Loaded> {
         loaded
             .records
             .push(decode(&bytes).map(taken_up).unwrap_or_else(|error| unreadable(core, id, &error)));
+        if let Some(record) = loaded.records.last_mut() {
+            record.id = id; // also of a file that somebody has copied
+        }
     }
     loaded.records.sort_by_key(|record: &Record| record.id);
     loaded.ended.sort_by_key(|ended| (ended.finished_ms, ended.id));
