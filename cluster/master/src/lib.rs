@@ -21,6 +21,7 @@
 //!           normalizer/      which regions should be split or merged
 //!           groups/          which servers a table may be on; region server groups
 //! start, stop ─> gathering.rs     which servers a cluster waits for when it starts
+//!                  scratch.rs        directories of one master alone, for changes that must not come late
 //!                  master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
 //! ```
@@ -75,6 +76,7 @@ mod quotas;
 mod regions;
 mod registry;
 mod reopen;
+mod scratch;
 mod service;
 mod settings;
 mod snapshot;
@@ -96,6 +98,7 @@ pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
 pub use quotas::{QuotaNumbers, SpaceUse};
+pub use scratch::make_scratch_dir;
 pub use service::{HbckService, LockService, MasterAdminService, MasterService};
 pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};

@@ -21,6 +21,7 @@ use prost::Message;
 use tracing::warn;
 
 use crate::descriptors::list;
+use crate::scratch;
 use crate::state::MasterState;
 
 const FORMAT: u8 = 1;
@@ -145,9 +146,8 @@ fn dir(core: &MasterState) -> PathBuf {
     records_dir(&core.root).join(own_name(core))
 }
 
-/// Names of later masters come later.
 fn own_name(core: &MasterState) -> String {
-    format!("{:016}-{}", core.settings.epoch, core.settings.server_name)
+    scratch::own_name(core.settings.epoch, &core.settings.server_name)
 }
 
 /// Takes the records from the master before. `Expired` if there is a later one. May run twice.
@@ -174,6 +174,7 @@ fn take_over(core: &MasterState) -> Result<()> {
     for left in &dirs {
         fs.remove_dir_all(&all.join(&left.name))?;
     }
+    scratch::remove_others(core)?;
     Ok(fs.sync_dir(&all)?)
 }
 
