@@ -403,7 +403,6 @@ end_read_only() { # the disk is repaired; its DataNode may have ended itself
 begin_clock() { # a server with another clock than the others, from a start to the next one
   local server
   a_running $(servers) && server="$CHOSEN" && one_of +0.5 -0.5 && with_clock "$server" "$CHOSEN" || return 1
-  grep -qz "FAKETIME=" "/proc/$(cluster server "$server")/environ" || fail "$server has not got its clock"
   took_effect
 }
 with_clock() { # with_clock SERVER OFFSET
@@ -411,13 +410,14 @@ with_clock() { # with_clock SERVER OFFSET
   printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$2" > "$CLUSTER_DIR/$1/environment"
   CHOSEN="$1"
   cluster start "$1" || { rm "$CLUSTER_DIR/$1/environment"; return 1; }
+  grep -qz "FAKETIME=$2" "/proc/$(cluster server "$1")/environ" || fail "$1 has not got its clock"
   begun 20 "$1 was stopped; for 20 s its clock is $2 s off"
 }
 end_clock() {
   rm -f "$CLUSTER_DIR/${TARGET[SLOT]}/environment"
   cluster stop "${TARGET[SLOT]}" || cluster kill "${TARGET[SLOT]}" || true
 }
-begin_far_clock() { # so far off that a master does not take the server, which may have ended before anyone looks at its environment
+begin_far_clock() { # so far off that a master does not take the server
   local server
   a_running $(servers) && server="$CHOSEN" && one_of +40 -40 && FAR_BEFORE="$(rejected)" && with_clock "$server" "$CHOSEN"
 }

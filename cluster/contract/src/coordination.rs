@@ -91,4 +91,10 @@ pub trait MasterCoordination: Send + Sync {
     fn publish_groups(&self, _groups: &[pb::RsGroupInfo]) -> Result<()> {
         Ok(())
     }
+
+    /// The region server groups that were published last, also by a master before; `None`: none ever were. Some of them may be older than
+    /// the others, if that master ended meanwhile. An error if they cannot be read.
+    fn groups_last(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
+        Ok(None)
+    }
 }

@@ -135,6 +135,8 @@ impl Lease {
     pub fn shorten(&self, sent_ns: u64, lasts: Duration) {
         let _renewing = self.renewing.lock();
         let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
+        let before_ns = self.end_ns.load(Ordering::Acquire);
+        assert!(before_ns != ENDLESS_NS, "a lease that no service grants is not shortened by one");
         self.end_ns.fetch_min(sent_ns.saturating_add(lasts_ns), Ordering::AcqRel);
     }
 
@@ -147,6 +149,7 @@ impl Lease {
             known.get_or_insert(loss);
             first
         });
+        assert!(!self.is_valid(), "nothing is answered after a loss");
     }
 
     /// Waits for the loss of the lease, which in good times never comes.

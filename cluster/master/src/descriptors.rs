@@ -30,7 +30,13 @@ pub(crate) fn write(env: &Env, root: &Path, descriptor: &TableDescriptor, sequen
 
 /// The newest descriptor of a table and its sequence, if it has one.
 pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(TableDescriptor, u32)>> {
-    TableDescriptor::read_newest(&*env.fs, root, table)
+    let found = TableDescriptor::read_newest(&*env.fs, root, table)?;
+    match found.as_ref().map(|(descriptor, _)| descriptor.name()).filter(|named| *named != table) {
+        Some(other) => {
+            Err(Error::corrupt(format!("the descriptor in the directory of {table} is that of {other}")))
+        }
+        None => Ok(found),
+    }
 }
 
 /// Every table of a root directory that has a descriptor, with the descriptor's sequence. One that cannot be read is named in the log,

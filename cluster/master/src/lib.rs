@@ -6,7 +6,8 @@
 //!                                       │  record under MasterData/procedures, then step by step
 //!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`; meta_batches.rs writes several at once
 //!                                       ├─> descriptors.rs .tabledesc files
-//!                                       ├─> regions.rs     open, close; through `RegionServerApi`
+//!                                       ├─> regions.rs     open, close (closing.rs); through `RegionServerApi`
+//!                                       │    reopen.rs     the regions of a table that is altered, one by one
 //!                                       │    placement.rs  which server has a region, and which one gets it
 //!                                       │    meta_region.rs  the same for `hbase:meta`
 //!                                       ├─> wal_split.rs   what a dead server has left
@@ -20,6 +21,7 @@
 //!           normalizer/      which regions should be split or merged
 //!           groups/          which servers a table may be on; region server groups
 //! start, stop ─> gathering.rs     which servers a cluster waits for when it starts
+//!                  scratch.rs        directories of one master alone, for changes that must not come late
 //!                  master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
 //! ```
@@ -43,6 +45,7 @@ mod balancing;
 mod bootstrap;
 mod chore;
 mod cleaner;
+mod closing;
 mod descriptors;
 mod erasure_coding;
 mod errors;
@@ -72,6 +75,8 @@ mod procedure;
 mod quotas;
 mod regions;
 mod registry;
+mod reopen;
+mod scratch;
 mod service;
 mod settings;
 mod snapshot;
@@ -93,6 +98,7 @@ pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
 pub use quotas::{QuotaNumbers, SpaceUse};
+pub use scratch::make_scratch_dir;
 pub use service::{HbckService, LockService, MasterAdminService, MasterService};
 pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};

@@ -175,7 +175,7 @@ impl Master {
         namespaces::load_at_start(&core)?;
         peers::load(&core)?;
         if core.has_groups() {
-            groups::load(&core)?;
+            groups::load_at_start(&core)?;
         }
         let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
@@ -253,6 +253,9 @@ impl Master {
         }
         self.core.members.depose_all(&self.core.cluster, self.core.settings.split_threads);
         namespaces::load_late(&self.core);
+        if groups::load_late(&self.core) {
+            groups::move_misplaced(self, |_, _| true); // the znodes may have said something else
+        }
         self.core.members.forget_old(&self.core.cluster);
         self.open_left_over();
         self.go_on_offloading();

@@ -51,6 +51,7 @@ impl MetaBatches {
                 continue;
             }
             let count = state.waiting.len().min(BATCH_MAX);
+            assert!(count > 0, "who waits for a result has rows that wait, or are being written");
             let (tickets, mut batch): (Vec<u64>, Vec<Cells>) = state.waiting.drain(..count).unzip();
             state.is_writing = true;
             drop(state);
@@ -73,13 +74,15 @@ struct Writing<'a> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let mut state = self.batches.state.lock();
+        assert!(state.is_writing, "two writes at once: the later one could have the older timestamp");
         state.is_writing = false;
         for ticket in &self.tickets {
             let result = match &self.result {
                 Ok(()) => Ok(()),
                 Err(error) => Err(Error::new(error.kind(), error.message())),
             };
-            state.results.insert(*ticket, result);
+            let before = state.results.insert(*ticket, result);
+            assert!(before.is_none(), "the rows of writer {ticket} were written twice");
         }
         self.batches.changed.notify_all();
     }

@@ -146,7 +146,14 @@ pub(crate) fn open(core: &MasterState, not_at: Option<&ServerName>, to: Option<&
     let descriptor = core.meta_descriptor.read().clone();
     match open_at(&core.cluster, &core.members, &descriptor, &server) {
         Ok(place) => {
-            *core.meta_place.write() = place;
+            let mut known = core.meta_place.write();
+            assert!(
+                known.server == place.server || core.cluster.servers.is_one_process(),
+                "hbase:meta is open at {}, and was ordered to be opened at {}",
+                place.server,
+                known.server
+            );
+            *known = place;
             Ok(())
         }
         Err(error) => {

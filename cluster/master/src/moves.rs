@@ -65,6 +65,13 @@ struct State {
     under_way: Vec<u64>,
 }
 
+impl State {
+    fn check(&self) {
+        assert_eq!(self.order.len(), self.waiting.len(), "each region has one move, and comes to its turn");
+        assert!(self.under_way.len() <= UNDER_WAY_MAX, "more moves would keep others from the queue");
+    }
+}
+
 impl Moves {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Moves> {
         let shared = Arc::new(Shared { core, engine, state: Mutex::default() });
@@ -89,6 +96,7 @@ impl Moves {
                     state.order.push_back(name);
                 }
             }
+            state.check();
         }
         if !self.shared.begin_some() {
             self.pauses.wake();
@@ -193,10 +201,12 @@ impl Shared {
                     warn!(region = %one.region, left, %error, "moves of regions begin later");
                     state.waiting.insert(name.clone(), one);
                     state.order.push_front(name);
+                    state.check();
                     return false;
                 }
             }
         }
+        state.check();
         state.order.is_empty() && state.under_way.is_empty()
     }
 

@@ -65,20 +65,26 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
     let loaded = load(core);
     let Err(error) = &loaded else { return Ok(()) };
-    // Groups of servers are named by namespaces: without them regions would be opened at the wrong servers.
-    if !is_recovering(core) || core.has_groups() {
+    // Groups of servers are named by namespaces for new tables alone, and none is made before they are loaded. Tables that are there
+    // are in `hbase:rsgroup` by name.
+    if !is_recovering(core) {
         return loaded;
     }
     error!(%error, "namespaces cannot be read: they can neither be shown nor changed, and no table can be made, until they are");
     Ok(())
 }
 
-/// Reads them if the start could not, and the table can be opened now.
+/// Reads them if the start could not, and the table is open now. A procedure opens it when its server is recovered: with an opening of
+/// another thread both might choose a server.
 pub(crate) fn load_late(core: &MasterState) {
-    if core.namespaces.read().is_loaded || is_recovering(core) {
+    if core.namespaces.read().is_loaded {
         return;
     }
-    match load(core) {
+    let Ok((region, _)) = table_region(core) else { return };
+    if !regions::is_open(core, &region) {
+        return;
+    }
+    match read(core, &region, false) {
         Ok(()) => info!("namespaces are loaded"),
         Err(error) => warn!(%error, "namespaces cannot be read yet"),
     }
@@ -98,9 +104,14 @@ pub(crate) fn load(core: &MasterState) -> Result<()> {
     }
     let (region, descriptor) = table_region(core)?;
     regions::ensure_open(core, &region, &descriptor)?;
-    let at = core.server_name_of(&region)?;
+    read(core, &region, is_new)
+}
+
+/// Reads the table, which is open.
+fn read(core: &MasterState, region: &RegionInfo, is_new: bool) -> Result<()> {
+    let at = core.server_name_of(region)?;
     let mut namespaces = Namespaces::default();
-    for row in soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, &region))? {
+    for row in soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, region))? {
         match decode(&row) {
             Ok(namespace) => namespaces.put(namespace),
             Err(error) => {

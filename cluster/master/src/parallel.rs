@@ -57,7 +57,10 @@ where
     let mut failed = None;
     for (at, result) in all.done.drain(..) {
         match result {
-            Ok(value) => results[at] = Some(value),
+            Ok(value) => {
+                assert!(results[at].is_none(), "each piece of work is done once");
+                results[at] = Some(value);
+            }
             Err(error) => failed = failed.or(Some(error)),
         }
     }

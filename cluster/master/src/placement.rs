@@ -50,17 +50,6 @@ impl MasterState {
         }
     }
 
-    /// `Busy` if one of these regions, copies aside, cannot be closed before the WALs of its server are split. To be asked before others
-    /// are closed that would wait for it.
-    pub(crate) fn check_none_recovers(&self, regions: &[RegionInfo]) -> Result<()> {
-        regions.iter().filter(|region| !region.is_secondary()).try_for_each(|region| {
-            match self.place_of(region) {
-                Place::Recovering(server) => Err(recovering(region, &server)),
-                Place::At(_) | Place::Nowhere(_) => Ok(()),
-            }
-        })
-    }
-
     /// Whether a procedure closes the region, or is about to: also to split or merge it.
     pub(crate) fn is_closing(&self, region: &RegionInfo) -> bool {
         let tables = self.tables.read();
@@ -233,7 +222,8 @@ impl Chooser {
     }
 
     fn count(&mut self, chosen: ServerName) -> ServerName {
-        *self.counts.entry(chosen.clone()).or_default() += 1;
+        let count = self.counts.get_mut(&chosen).expect("only servers that were alive are chosen");
+        *count += 1;
         chosen
     }
 

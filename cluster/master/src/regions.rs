@@ -1,18 +1,20 @@
 //! Opening and closing many regions, with what meta and memory say about it.
 //!
 //! Regions are opened and closed with their copies for reads. The verbs that say so act on exactly the regions that are named.
+//! `closing.rs` has those that close.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest};
+use halcyon_contract::{FlushRegionRequest, OpenRegionRequest};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, barrier_cells};
 use tracing::{info, warn};
 
+pub(crate) use crate::closing::{close, close_exactly, close_flushed, close_only, close_to, died};
 use crate::groups::Scope;
-use crate::placement::{Chooser, Place, may_be_open, recovering};
+use crate::placement::{Chooser, Place, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};
 use crate::{meta, meta_region, parallel};
 
@@ -207,16 +209,28 @@ fn barrier_of(table: &TableDescriptor, region: &RegionInfo, seq: u64) -> Option<
 
 /// The results of opening regions.
 #[derive(Default)]
-struct Attempts {
+pub(crate) struct Attempts {
     opened: Vec<Opened>,
     /// Regions that will never open as they are.
     failed: Vec<(RegionInfo, Error)>,
     /// Regions that may open later.
-    temporary: Vec<(RegionInfo, Error)>,
+    pub(crate) temporary: Vec<(RegionInfo, Error)>,
+}
+
+impl Attempts {
+    pub(crate) fn add(&mut self, others: Attempts) {
+        self.opened.extend(others.opened);
+        self.failed.extend(others.failed);
+        self.temporary.extend(others.temporary);
+    }
+
+    pub(crate) fn has_failed(&self, region: &RegionInfo) -> bool {
+        self.failed.iter().any(|(failed, _)| failed == region)
+    }
 }
 
 /// As [`try_open`], for regions of one table, which memory shows as OPENING meanwhile.
-fn try_open_of(
+pub(crate) fn try_open_of(
     core: &MasterState,
     table: &TableDescriptor,
     regions: &[RegionInfo],
@@ -299,6 +313,7 @@ fn plan(
     wanted: Wanted<'_>,
     attempts: &mut Attempts,
 ) -> Result<Vec<Order>> {
+    let count = attempts.temporary.len() + regions.len();
     let mut chooser = None;
     let mut scopes: HashMap<TableName, Scope> = HashMap::new();
     let mut orders = Vec::with_capacity(regions.len());
@@ -345,6 +360,11 @@ fn plan(
             Err(error) => attempts.temporary.push((region, error)),
         }
     }
+    assert_eq!(
+        orders.len() + attempts.temporary.len(),
+        count,
+        "each region is ordered somewhere, or told why not"
+    );
     Ok(orders)
 }
 
@@ -433,6 +453,11 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
         let shown = core.meta_put_with_others(cells);
         shown.map_err(meta_region::not_refused)?;
         core.update_region(region, |known| {
+            assert!(
+                known.open_seq < seq,
+                "{region} is opened with {seq} after {}: clients would keep to the place before",
+                known.open_seq
+            );
             (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));
         });
         Ok(())
@@ -440,6 +465,14 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
     let opened = api.open_region(&request, &announce)?;
     core.timelines.region_opened(region);
     Ok(opened.open_seq_num)
+}
+
+/// Whether a region is open at a live server, as far as the master knows.
+pub(crate) fn is_open(core: &MasterState, region: &RegionInfo) -> bool {
+    let is_there = matches!(core.place_of(region), Place::At(_));
+    let tables = core.tables.read();
+    let known = tables.region(region.encoded_name());
+    is_there && known.is_some_and(|(_, _, known)| known.state == RegionState::Open)
 }
 
 /// Whether meta shows this opening of a region.
@@ -484,6 +517,13 @@ fn write_opened(
     Ok(())
 }
 
+/// Writes what became of regions, those aside that may open later. Returns those that will never open as they are.
+pub(crate) fn write_attempts(core: &MasterState, attempts: Attempts) -> Result<Vec<(RegionInfo, Error)>> {
+    let failed: Vec<_> = attempts.failed.iter().map(|(region, _)| region.clone()).collect();
+    write_opened(core, attempts.opened, &failed, None)?;
+    Ok(attempts.failed)
+}
+
 /// Shows regions in transition; in memory alone, because a restart begins every transition anew.
 pub(crate) fn mark(core: &MasterState, table: &TableName, regions: &[RegionInfo], state: RegionState) {
     core.update_table(table, |entry| {
@@ -500,115 +540,6 @@ fn growing(core: &MasterState, region: &RegionInfo, seq: u64) -> u64 {
     let tables = core.tables.read();
     let known = tables.by_name.get(region.table()).and_then(|entry| entry.known(region));
     seq.max(known.map_or(0, |entry| entry.open_seq).saturating_add(1))
-}
-
-/// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.
-pub(crate) fn close(
-    core: &MasterState,
-    table: &TableName,
-    regions: &[RegionInfo],
-    state: Option<TableState>,
-) -> Result<()> {
-    close_to(core, table, &and_copies(core, regions), state, None)
-}
-
-/// Regions and all copies of them that are known, copies first: they read what the regions write.
-fn and_copies(core: &MasterState, regions: &[RegionInfo]) -> Vec<RegionInfo> {
-    let Some(first) = regions.first() else { return Vec::new() };
-    let tables = core.tables.read();
-    let copies = tables.by_name.get(first.table()).map(|entry| entry.copies_of(regions)).unwrap_or_default();
-    copies.into_iter().chain(regions.iter().cloned()).collect()
-}
-
-/// As [`close`], exactly these; clients of the server are told where the regions go.
-pub(crate) fn close_to(
-    core: &MasterState,
-    table: &TableName,
-    regions: &[RegionInfo],
-    state: Option<TableState>,
-    destination: Option<&ServerName>,
-) -> Result<()> {
-    if !core.cluster.servers.is_one_process() && !regions.is_empty() {
-        core.meta_put(|timestamp| {
-            let closing =
-                |region: &RegionInfo| meta::region_in_state(region, RegionState::Closing, timestamp);
-            regions.iter().flat_map(closing).collect()
-        })?;
-    }
-    mark(core, table, regions, RegionState::Closing);
-    close_at(core, regions, false, destination)?;
-    core.meta_put(|timestamp| {
-        let rows = regions.iter().flat_map(|region| meta::closed_region(region, timestamp));
-        rows.chain(state.map(|state| meta::table_state(table, state, timestamp))).collect()
-    })?;
-    core.update_table(table, |entry| {
-        entry.state = state.unwrap_or(entry.state);
-        for region in regions {
-            if let Some(known) = entry.known_mut(region) {
-                known.state = RegionState::Closed;
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Closes regions and tells no client: they are opened again at once, or about to be deleted.
-pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool) -> Result<()> {
-    close_at(core, &and_copies(core, regions), abort, None)
-}
-
-/// Closes regions whose files become those of others: each by a server, which flushes it. `Busy` if one is open nowhere: its server has
-/// died, and what was in memory there is in no file before the region has been opened again.
-pub(crate) fn close_flushed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
-    close_each(core, &and_copies(core, regions), false, None, true)
-}
-
-/// Those that are open nowhere because their server died with them.
-pub(crate) fn died(core: &MasterState, regions: &[RegionInfo]) -> Vec<RegionInfo> {
-    let was_open = |region: &&RegionInfo| {
-        let tables = core.tables.read();
-        tables.region(region.encoded_name()).is_some_and(|(_, _, known)| may_be_open(known.state))
-    };
-    let open_nowhere = |region: &&RegionInfo| matches!(core.place_of(region), Place::Nowhere(Some(_)));
-    regions.iter().filter(was_open).filter(open_nowhere).cloned().collect()
-}
-
-fn close_at(
-    core: &MasterState,
-    regions: &[RegionInfo],
-    abort: bool,
-    destination: Option<&ServerName>,
-) -> Result<()> {
-    close_each(core, regions, abort, destination, false)
-}
-
-/// `are_open`: a region that no server has is an error.
-fn close_each(
-    core: &MasterState,
-    regions: &[RegionInfo],
-    abort: bool,
-    destination: Option<&ServerName>,
-    are_open: bool,
-) -> Result<()> {
-    let (shared, destination) = (core.shared(), destination.cloned());
-    parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        let server = match shared.place_of(&region) {
-            Place::At(server) => server,
-            Place::Nowhere(_) if are_open && !region.is_secondary() => {
-                let text = format!("{region} is open nowhere: it is opened again, and then closed");
-                return Err(Error::new(ErrorKind::Busy, text));
-            }
-            Place::Nowhere(_) => return Ok(()),
-            Place::Recovering(_) if region.is_secondary() => return Ok(()), // it is gone with its server
-            Place::Recovering(server) => return Err(recovering(&region, &server)),
-        };
-        let Some(server) = shared.cluster.servers.get(&server) else {
-            return Err(Error::new(ErrorKind::Busy, format!("{server}, which has {region}, has just died")));
-        };
-        let request = CloseRegionRequest { region, abort, destination: destination.clone() };
-        server.close_region(&request).map_err(|error| error.context(&request.region))
-    })?;
-    Ok(())
 }
 
 /// Flushes the regions that are open and passes over the others, as HBase's `FlushRegionProcedure` does: a region that

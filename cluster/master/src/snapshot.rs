@@ -31,6 +31,7 @@ use crate::descriptors::list;
 use crate::links::Link;
 use crate::mob;
 use crate::parallel;
+use crate::scratch;
 use crate::state::MasterState;
 
 const INFO: &str = ".snapshotinfo";
@@ -97,7 +98,7 @@ pub(crate) fn write(
     regions: &[RegionInfo],
 ) -> Result<()> {
     let fs = &*core.env.fs;
-    let (working, complete) = (dir(core, ".tmp").join(&info.name), dir(core, &info.name));
+    let (working, complete) = (scratch::snapshots_dir(core).join(&info.name), dir(core, &info.name));
     if fs.exists(&complete)? {
         return Ok(());
     }
@@ -114,7 +115,7 @@ pub(crate) fn write(
     fs.replace(&working.join(MANIFEST), &manifest.encode_to_vec())?;
     fs.replace(&working.join(INFO), &info.encode_to_vec())?;
     fs.rename(&working, &complete)?;
-    fs.sync_dir(&dir(core, ".tmp"))?;
+    fs.sync_dir(&scratch::snapshots_dir(core))?;
     Ok(fs.sync_dir(&layout::snapshots_dir(&core.root))?)
 }
 
@@ -134,8 +135,11 @@ fn verify(
 pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
     let fs = &*core.env.fs;
     let root = layout::snapshots_dir(&core.root);
-    let mut names = HashSet::new();
-    for parent in [root.join(".tmp"), root] {
+    let (mut names, tmp) = (HashSet::new(), root.join(".tmp"));
+    // Those of HBase's, and of masters of earlier programs, are in `.tmp` itself.
+    let of_masters = list(fs, &tmp)?.into_iter().filter(|entry| entry.is_dir);
+    let of_masters: Vec<PathBuf> = of_masters.map(|entry| tmp.join(entry.name)).collect();
+    for parent in of_masters.into_iter().chain([tmp, root]) {
         for entry in list(fs, &parent)?.into_iter().filter(|entry| entry.is_dir && entry.name != ".tmp") {
             let path = parent.join(entry.name).join(MANIFEST);
             let bytes = match fs.read(&path) {
@@ -190,15 +194,15 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
 
 /// Removes what [`write`] left of a snapshot that is not complete. May run twice.
 pub(crate) fn delete_working(core: &MasterState, name: &str) -> Result<()> {
-    crate::archive::remove_dir(&*core.env.fs, &dir(core, ".tmp").join(name))
+    crate::archive::remove_dir(&*core.env.fs, &scratch::snapshots_dir(core).join(name))
 }
 
 /// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice.
 pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
-    let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), dir(core, ".tmp").join(name));
+    let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), scratch::snapshots_dir(core).join(name));
     if fs.exists(&complete)? {
         crate::archive::remove_dir(fs, &leaving)?;
-        fs.create_dir_all(&dir(core, ".tmp"))?;
+        fs.create_dir_all(&scratch::snapshots_dir(core))?;
         fs.rename(&complete, &leaving)?;
         fs.sync_dir(&layout::snapshots_dir(&core.root))?;
     }

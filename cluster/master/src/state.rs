@@ -267,6 +267,7 @@ impl Tables {
         let state_before = self.take(&name).map(|before| before.state);
         self.states_version += u64::from(state_before != Some(entry.state));
         for (region, _) in entry.all() {
+            assert!(*region.table() == name, "{region} is among the regions of {name}");
             self.encoded.replace(ByEncodedName(region.clone()));
         }
         self.by_name.insert(name, entry);
@@ -371,8 +372,21 @@ impl MasterState {
         if let Some(entry) = tables.by_name.get_mut(name) {
             let before = entry.state;
             change(entry);
+            assert!(
+                entry.descriptor.name() == name,
+                "{name} has got the descriptor of {}",
+                entry.descriptor.name()
+            );
             tables.states_version += u64::from(entry.state != before);
         }
+    }
+
+    /// Copies that the table's descriptor asks for become known. Of the others those stay that have a number below `end`.
+    pub(crate) fn know_replicas(&self, name: &TableName, end: i32) {
+        let mut tables = self.tables.write();
+        let Some(mut entry) = tables.by_name.get(name).cloned() else { return };
+        entry.replicas.retain(|copy, _| copy.replica_id() < end);
+        tables.put(entry);
     }
 
     /// Shows tables and namespaces to others who look for them in the coordination service. Each procedure does so before it ends, so
@@ -526,6 +540,7 @@ impl MasterState {
                 let taken =
                     self.meta_timestamp_ms.compare_exchange(last, now, Ordering::SeqCst, Ordering::SeqCst);
                 if taken.is_ok() {
+                    assert!(now > last, "a write to hbase:meta hides those before it");
                     return now;
                 }
             } else {

@@ -84,6 +84,7 @@ pub(crate) fn split(
     logs: Logs,
     threads: usize,
 ) -> Result<Amount> {
+    check_fenced(dir);
     let names = names(cluster, dir)?;
     members.keep_unsplit(dir, &names);
     let wanted: Vec<String> =
@@ -106,6 +107,16 @@ pub(crate) fn split(
     Ok(Amount { wals_count, bytes: bytes.into_iter().sum() })
 }
 
+/// A WAL that its server can still add to must not be split: what came later would be in no region.
+fn check_fenced(dir: &Path) {
+    let name = dir.file_name().and_then(OsStr::to_str);
+    assert!(
+        name.is_some_and(|name| name.ends_with(SPLITTING)),
+        "{} was not taken from its server",
+        dir.display()
+    );
+}
+
 /// Whether this is a WAL of a dead server, in the directory in which it is split.
 pub(crate) fn is_of(wal: &Path, server: &ServerName) -> bool {
     let dir = wal.parent().and_then(Path::file_name);
@@ -114,6 +125,7 @@ pub(crate) fn is_of(wal: &Path, server: &ServerName) -> bool {
 
 /// Removes a directory whose WALs are all split. `Busy` if there is one left.
 pub(crate) fn remove(cluster: &ClusterServices, dir: &Path) -> Result<()> {
+    check_fenced(dir);
     if let Some(name) = names(cluster, dir)?.first() {
         return Err(Error::new(ErrorKind::Busy, format!("{}: {name} is not split", dir.display())));
     }
@@ -195,6 +207,7 @@ fn split_one(
 
 /// The length of the WAL, or 0 if it is archived already.
 fn archive(cluster: &ClusterServices, wal: &Path, name: &str) -> Result<u64> {
+    check_fenced(wal.parent().unwrap_or(wal));
     let fs = &cluster.wals.env.fs;
     let old_wals = layout::old_wals_dir(&cluster.wals.root);
     fs.create_dir_all(&old_wals)?;

@@ -598,7 +598,7 @@ fn delete_snapshot() {
         },
         is_done: |c| {
             let gone = !has_snapshot(c);
-            assert!(!gone || !c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/.tmp/s")).unwrap());
+            assert!(!gone || !has_working_snapshot(&c.env, "s"));
             gone
         },
     });

@@ -11,6 +11,7 @@ mod hbck;
 mod in_place;
 mod left_records;
 mod members;
+mod reopen;
 mod states;
 mod transitions;
 
@@ -63,6 +64,7 @@ struct State {
     /// What clients of HBase 1 see; or nothing can be published.
     published: BTreeMap<String, pb::table_state::State>,
     published_namespaces: Vec<String>,
+    published_groups: Option<Vec<pb::RsGroupInfo>>,
     cannot_publish: bool,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
@@ -84,6 +86,10 @@ struct State {
     opens: usize,
     /// Warm-ups do not end.
     is_stalled: bool,
+    /// Servers that carry out no order to close a region, and are not known to be dead.
+    frozen: BTreeSet<ServerName>,
+    /// How often each region was opened.
+    opened_times: BTreeMap<String, usize>,
     /// Regions that were warmed up where they were not, in order.
     warmed_up: Vec<(ServerName, String)>,
     /// Regions whose server has died, and its WALs are split. An opening reads what was in memory there.
@@ -205,6 +211,7 @@ impl RegionServerApi for Server {
                 state.unreplayed.values().find(|old| old.table() == region.table() && old.overlaps(region));
             assert!(lacking.is_none(), "{region} is opened without what was in memory of {lacking:?}");
             state.opened_at.insert(encoded.clone(), Instant::now());
+            *state.opened_times.entry(encoded.clone()).or_default() += 1;
             state.opens += 1;
             let seq = state.opens as u64 * 10;
             let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
@@ -247,6 +254,11 @@ impl RegionServerApi for Server {
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
         let mut state = self.all.state.lock();
+        while state.frozen.contains(&self.name) && state.online.contains_key(&self.name) {
+            drop(state);
+            std::thread::sleep(Duration::from_millis(5));
+            state = self.all.state.lock();
+        }
         state.online.get_mut(&self.name).ok_or_else(dead)?.remove(request.region.encoded_name());
         Ok(())
     }
@@ -410,6 +422,19 @@ impl MasterCoordination for View {
             |namespace: &pb::NamespaceDescriptor| String::from_utf8_lossy(&namespace.name).into_owned();
         state.published_namespaces = namespaces.iter().map(name).collect();
         Ok(())
+    }
+
+    fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> Result<()> {
+        let mut state = self.0.state.lock();
+        if state.cannot_publish {
+            return Err(Error::new(ErrorKind::Busy, "the coordination service is away"));
+        }
+        state.published_groups = Some(groups.to_vec());
+        Ok(())
+    }
+
+    fn groups_last(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
+        Ok(self.0.state.lock().published_groups.clone())
     }
 
     fn backup_masters(&self) -> Vec<ServerName> {

@@ -41,6 +41,7 @@ impl DeadServers {
         if self.names.len() > NAMES_MAX {
             self.forget_oldest();
         }
+        self.check();
     }
 
     pub(crate) fn recovered(&mut self, server: &ServerName) {
@@ -69,9 +70,23 @@ impl DeadServers {
     fn forget_oldest(&mut self) {
         let oldest = self.by_number.iter().find(|(_, name)| !self.is_recovering(name));
         if let Some((number, name)) = oldest.map(|(number, name)| (*number, name.clone())) {
-            self.names.remove(&name);
+            let forgotten = self.names.remove(&name);
             self.by_number.remove(&number);
+            assert!(
+                forgotten.is_some_and(|dead| !dead.is_recovering),
+                "{name} is forgotten although its WALs are not split: its regions would open without them"
+            );
         }
+    }
+
+    fn check(&self) {
+        assert_eq!(
+            self.names.len(),
+            self.by_number.len(),
+            "each dead server has a place in the order of deaths"
+        );
+        let newest = self.by_number.last_key_value();
+        assert!(newest.is_none_or(|(number, _)| *number < self.next_number), "numbers of deaths rise");
     }
 }
 

@@ -12,6 +12,7 @@
 //!   `network.rs`: what a simulation has in their place
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
 //! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send; `claims.rs`: who sends what a dead server has left
+//! - `permitted_fs.rs`: [`PermittedFs`], the files of a master while it may act
 //! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
 //! - `published.rs`, `multicast.rs`: clients are told of dead servers
@@ -41,6 +42,7 @@ mod mutations;
 mod network;
 mod orders;
 mod peers;
+mod permitted_fs;
 mod published;
 mod remote_server;
 mod scan;
@@ -58,6 +60,7 @@ pub use flushed::FlushedIds;
 pub use multicast::{MULTICAST_PUBLISHER, MulticastSender, StatusSettings};
 pub use network::{Network, Target};
 pub use peers::ClusterSources;
+pub use permitted_fs::PermittedFs;
 pub use published::{PUBLISHED_MAX, PublishedDead, status_message};
 pub use sentinel::process_ended;
 pub use servers::Servers;

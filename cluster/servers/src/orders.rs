@@ -28,7 +28,9 @@ impl OrderNumbers {
     }
 
     pub(crate) fn next(&self) -> i64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
+        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(number > 0, "numbers of orders rise, and servers take none below zero");
+        number
     }
 }
 
@@ -110,6 +112,7 @@ pub(crate) fn execute_procedures(
     active_ms: i64,
     master_ms: i64,
 ) -> pb::ExecuteProceduresRequest {
+    assert!(!orders.is_empty(), "a request without orders says nothing");
     let start_code = u64::try_from(server.start_code).ok();
     let mut request = pb::ExecuteProceduresRequest::default();
     let mut open_info = Vec::new();
@@ -136,6 +139,8 @@ pub(crate) fn execute_procedures(
             }),
         }
     }
+    let count = open_info.len() + request.close_region.len() + request.proc.len();
+    assert_eq!(count, orders.len(), "each order is in the request once: its caller waits for it");
     if !open_info.is_empty() {
         request.open_region.push(pb::OpenRegionRequest {
             open_info,

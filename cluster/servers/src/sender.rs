@@ -69,6 +69,10 @@ impl Sender {
         {
             self.batch.push(order);
         }
+        assert!(
+            self.batch.len() <= BATCH_MAX,
+            "a server refuses a request with more orders than it has room for"
+        );
         let Some(server) = self.server.upgrade() else { return false };
         self.batch.retain(|order| server.waiters.is_waiting(order.procedure));
         true

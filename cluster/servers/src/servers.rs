@@ -92,6 +92,7 @@ impl Servers {
         }
         let mut table = self.table.lock();
         if table.online.contains_key(server) && table.with_session.insert(server.clone()) {
+            table.check(server);
             drop(table);
             self.changed();
         }
@@ -102,6 +103,7 @@ impl Servers {
         let mut table = self.table.lock();
         table.dead.add_recovering(server);
         let ended = table.remove(server);
+        table.check(server);
         drop(table);
         self.end(ended);
     }
@@ -115,6 +117,7 @@ impl Servers {
         }
         table.dead.add_recovering(server);
         let ended = table.remove(server);
+        table.check(server);
         drop(table);
         tracing::warn!(%server, was_online = ended.is_some(), "a region server is dead");
         self.end(ended);
@@ -186,6 +189,13 @@ impl Servers {
 }
 
 impl Table {
+    /// Of a server whose entries have changed.
+    pub(crate) fn check(&self, server: &ServerName) {
+        let is_online = self.online.contains_key(server);
+        assert!(!(is_online && self.dead.contains(server)), "{server} was declared dead, and stays so");
+        assert!(is_online || !self.with_session.contains(server), "{server} has a session and is not online");
+    }
+
     fn remove(&mut self, server: &ServerName) -> Option<Arc<RemoteServer>> {
         self.with_session.remove(server);
         self.online.remove(server)
@@ -259,7 +269,12 @@ impl RegionServers for Servers {
     }
 
     fn recovered(&self, server: &ServerName) {
-        self.table.lock().dead.recovered(server);
+        let mut table = self.table.lock();
+        assert!(
+            !table.online.contains_key(server),
+            "{server} is recovered while it is online: regions would open twice"
+        );
+        table.dead.recovered(server);
     }
 
     fn dead(&self) -> Vec<ServerName> {

@@ -117,16 +117,22 @@ impl Waiters {
             let text = format!("{encoded_name} is being opened at {} already", self.server);
             return Err(Error::new(ErrorKind::Busy, text));
         }
+        state.check_unused(procedure);
         state.announced.remove(encoded_name);
         let opening =
             Opening { procedure, caller, open_seq_num: None, reports: Vec::new(), reported_by: Vec::new() };
-        state.openings.insert(encoded_name.to_string(), opening);
+        let before = state.openings.insert(encoded_name.to_string(), opening);
+        assert!(
+            before.is_none(),
+            "one caller opens {encoded_name} at a time: a report would end the wrong one"
+        );
         Ok(receiver)
     }
 
     pub(crate) fn wait_for_close(&self, encoded_name: &str, procedure: i64) -> Result<Receiver<Told>> {
         let (caller, receiver) = channel();
         let mut state = self.alive()?;
+        state.check_unused(procedure);
         state.announced.remove(encoded_name);
         let (is_taken, is_told_to_ask) = (false, false);
         let closing = Closing { encoded_name: encoded_name.to_string(), caller, is_taken, is_told_to_ask };
@@ -136,7 +142,9 @@ impl Waiters {
 
     pub(crate) fn wait_for_run(&self, procedure: i64) -> Result<Receiver<Told>> {
         let (caller, receiver) = channel();
-        self.alive()?.runs.insert(procedure, caller);
+        let mut state = self.alive()?;
+        state.check_unused(procedure);
+        state.runs.insert(procedure, caller);
         Ok(receiver)
     }
 
@@ -207,6 +215,12 @@ impl Waiters {
             return false;
         }
         if let Some(opening) = state.openings.remove(encoded_name) {
+            assert_eq!(
+                opening.open_seq_num,
+                Some(open_seq_num),
+                "{encoded_name} was announced with another number than its server has reported"
+            );
+            assert!(!opening.reports.is_empty(), "a report of {encoded_name} had it announced");
             state.note_ended(opening.procedure);
             opening.reported_by.iter().for_each(|procedure| state.note_ended(*procedure));
             if verdict.is_ok() {
@@ -240,6 +254,10 @@ impl Waiters {
         }
         let (report, answer) = oneshot::channel();
         opening.reports.push(report);
+        assert!(
+            is_first == (opening.reports.len() == 1) && opening.reports.len() <= ANSWERS_MAX,
+            "the first report of an opening has it announced, and so many others wait with it"
+        );
         if is_first && opening.caller.send(Told::Opened(open_seq_num)).is_err() {
             state.openings.remove(encoded_name);
             return Opened::Later;
@@ -319,6 +337,7 @@ impl Waiters {
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.is_ended = true;
+        assert!(state.ended.len() <= ENDED_MAX, "what is remembered of a server has a limit");
         let openings = std::mem::take(&mut state.openings).into_values().map(|opening| opening.caller);
         let closings = std::mem::take(&mut state.closings).into_values().map(|closing| closing.caller);
         let runs = std::mem::take(&mut state.runs).into_values();
@@ -336,6 +355,15 @@ impl Waiters {
 }
 
 impl State {
+    /// Each order has a number of its own: an answer would end the waiting for another.
+    fn check_unused(&self, procedure: i64) {
+        assert!(!self.is_ended, "nobody waits for a dead server: there is no report to end that");
+        let is_used = self.closings.contains_key(&procedure)
+            || self.runs.contains_key(&procedure)
+            || self.openings.values().any(|opening| opening.procedure == procedure);
+        assert!(!is_used, "the number {procedure} was given to two orders");
+    }
+
     fn note_ended(&mut self, procedure: i64) {
         if procedure == NO_PROCEDURE || !self.ended.insert(procedure) {
             return;
@@ -346,5 +374,10 @@ impl State {
         {
             self.ended.remove(&oldest);
         }
+        assert_eq!(
+            self.ended.len(),
+            self.ended_order.len(),
+            "each number that has ended is forgotten in its turn"
+        );
     }
 }

@@ -130,6 +130,7 @@ impl Candidate {
             return Ok(leadership.clone());
         }
         election.won = None;
+        assert!(election.running.len() <= 1, "a candidate stands once: two of it would depose each other");
         if election.running.is_empty() {
             election.running.spawn_on(self.standing.clone().run(), &self.runner.0);
         }

@@ -200,6 +200,12 @@ impl Leadership {
         self.run(|inner| async move { inner.publish_groups(groups).await }).await
     }
 
+    /// What [`Leadership::publish_groups`] has written last, also that of a master before; `None`: there is no znode. Corrupt if one
+    /// cannot be read.
+    pub async fn groups(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
+        self.run(|inner| async move { inner.groups().await }).await
+    }
+
     /// `rpc-throttle`: whether region servers throttle requests, one byte as HBase writes it (`RpcThrottleStorage`).
     pub async fn publish_throttle(&self, is_on: bool) -> Result<()> {
         self.run(move |inner| async move {
@@ -379,6 +385,19 @@ impl Inner {
             self.remove(paths.group(&name)).await?;
         }
         Ok(())
+    }
+
+    async fn groups(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
+        let (session, paths) = (&self.own.session, &self.own.session.settings().paths);
+        let (Some(names), _) = read_children(session, &paths.groups()).await? else { return Ok(None) };
+        let mut groups = Vec::with_capacity(names.len());
+        for name in names {
+            let path = paths.group(&name);
+            if let (Some((data, _)), _) = read_data(session, &path).await? {
+                groups.push(znode::message(&path, &data)?);
+            }
+        }
+        Ok(Some(groups))
     }
 
     /// The tables that have a znode, of which the state is not known.

@@ -20,12 +20,24 @@ const RENEWALS: u32 = 12;
 /// An answer is waited for so many periods of renewal.
 const ANSWER_PERIODS: u32 = 4;
 
+// An answer that is waited for comes while the lease of the last renewal is valid.
+const _: () = assert!(
+    ANSWER_PERIODS < RENEWALS * LEASE_PART / LEASE_PARTS,
+    "a question takes less time than a lease lasts"
+);
+
 /// A check of a znode that has any version.
 const ANY_VERSION: i32 = -1;
 
+/// The part of the session timeout that a lease lasts: two of three.
+const LEASE_PART: u32 = 2;
+const LEASE_PARTS: u32 = 3;
+
+const _: () = assert!(LEASE_PART < LEASE_PARTS, "a lease ends before the session does");
+
 /// The lease lasts for two thirds of the session timeout, from the question on.
 pub(crate) fn lease_time(session: &Session) -> Duration {
-    session.timeout() * 2 / 3
+    session.timeout() * LEASE_PART / LEASE_PARTS
 }
 
 /// An ephemeral znode of this session.
@@ -95,6 +107,7 @@ async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
         match timeout(period * ANSWER_PERIODS, ask(own, &mut changed)).await {
             Ok(Ok(found)) => match own.loss(found) {
                 None => {
+                    assert!(asked_ns >= renewed_ns, "a later question begins a later lease");
                     lease.renew(asked_ns, lease_time(session));
                     renewed_ns = asked_ns;
                 }

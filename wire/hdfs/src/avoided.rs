@@ -129,6 +129,11 @@ impl Avoided {
             tracing::warn!(datanode = datanode.name(), "new files do without this DataNode for {avoided:?}");
         }
         let datanode = datanode.clone();
+        assert!(
+            state.avoided.iter().all(|entry| entry.datanode != datanode),
+            "a DataNode is on the list once"
+        );
+        assert!(state.avoided.len() < ENTRIES_MAX, "a longer list would be one of the whole cluster");
         state.avoided.push(Entry { datanode, noted: now, until, is_dead, lates_count, failures_count });
     }
 

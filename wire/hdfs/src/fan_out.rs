@@ -146,9 +146,15 @@ impl FanOut {
                 self.chunk_bytes,
             );
             let whole = packet.len() - packet.len() % self.chunk_bytes;
+            assert!(
+                is_last || whole == packet.len(),
+                "only the last packet ends within a chunk: a DataNode would have to read it back"
+            );
             self.tail_offset += whole as u64;
             self.tail.extend_from_slice(&packet[whole..]);
         }
+        assert!(self.tail.len() < self.chunk_bytes, "what is sent again is less than a chunk");
+        assert_eq!(self.tail_offset % self.chunk_bytes as u64, 0, "a packet begins at a whole chunk");
         if has_empty_end {
             self.seqno += 1;
             let (at, seqno) = (self.len(), self.seqno);
@@ -160,6 +166,7 @@ impl FanOut {
     pub(crate) fn leave_out_failed(&mut self) -> usize {
         let Some(failure) = &self.failure else { return self.links.len() };
         let left = self.links.iter().filter(|link| link.datanode != failure.datanode).count();
+        assert!(left < self.links.len(), "who has failed is one of those that were sent to");
         if left > 0 {
             self.links.retain(|link| link.datanode != failure.datanode);
             self.failure = None;
@@ -282,6 +289,7 @@ impl FanOut {
 
 impl Link {
     fn send(&mut self, outgoing: &[u8]) -> io::Result<()> {
+        assert!(self.sent <= outgoing.len(), "no DataNode was sent more than there is");
         while self.sent < outgoing.len() {
             match (&self.stream).write(&outgoing[self.sent..]) {
                 Ok(sent) => self.sent += sent,
@@ -319,6 +327,7 @@ impl Link {
                 }
             }
             self.incoming.drain(..taken);
+            assert!(self.acknowledged <= seqno, "{} of {seqno} packets are acknowledged", self.acknowledged);
             if self.acknowledged == seqno && self.incoming.is_empty() {
                 return Ok(()); // nothing more is due
             }
@@ -330,6 +339,11 @@ impl Link {
 fn put_packet(out: &mut Vec<u8>, offset: u64, seqno: i64, end: PacketEnd, data: &[u8], chunk_bytes: usize) {
     let sums_bytes = data.len().div_ceil(chunk_bytes) * 4;
     let header = header_of(offset, seqno, end, data.len());
+    assert!(data.len() <= PACKET_CHUNKS_MAX * chunk_bytes, "a DataNode refuses a larger packet");
+    assert!(
+        offset % chunk_bytes as u64 == 0 || data.is_empty(),
+        "data begins at a whole chunk: the checksums of a DataNode's file are of whole ones"
+    );
     out.reserve(6 + header.len() + sums_bytes + data.len());
     out.extend_from_slice(&((4 + sums_bytes + data.len()) as u32).to_be_bytes());
     out.extend_from_slice(&(header.len() as u16).to_be_bytes());

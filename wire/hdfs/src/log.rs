@@ -294,6 +294,7 @@ impl WritableFile for HdfsLog {
         self.wait_until_due()?;
         let Some(file) = self.file.take() else { return Err(self.refusal()) };
         let (block_len, limit) = (self.fan_out.lock().len(), self.cluster.deadlines().close);
+        assert_eq!(block_len, self.len, "the NameNode is told of a block with all bytes that were written");
         match self.cluster.run(limit, file.close(block_len)) {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => {

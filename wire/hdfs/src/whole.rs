@@ -63,10 +63,15 @@ pub(crate) fn write(
             let datanodes = fan_out.datanodes().count();
             wait(cluster, path, &mut fan_out, enough)?;
             let (block_len, limit) = (fan_out.len(), cluster.deadlines().close);
+            assert_eq!(block_len, bytes.len() as u64, "the block has the whole file");
             let late = fan_out.late();
             let acknowledged: Vec<Datanode> =
                 fan_out.datanodes().filter(|datanode| !late.contains(datanode)).cloned().collect();
             drop(fan_out);
+            assert!(
+                acknowledged.len() >= enough,
+                "a file counts as complete with fewer copies than it needs"
+            );
             if acknowledged.len() == datanodes {
                 return run(cluster, limit, file.close(block_len)).map(|()| None);
             }

@@ -51,6 +51,7 @@ pub(crate) fn add(master: &Master, name: &str) -> Answer<()> {
 
 pub(crate) fn remove(master: &Master, name: &str) -> Answer<()> {
     let core = &master.core;
+    core.check_namespaces()?; // one of them may name it
     change(core, |groups| {
         let Some(group) = core.group(name) else {
             return refuse(format!("RSGroup {name} does not exist"));
@@ -255,6 +256,7 @@ pub(crate) fn rename(master: &Master, old: &str, new: &str) -> Answer<()> {
     check_name(old)?;
     check_name(new)?;
     let core = &master.core;
+    core.check_namespaces()?;
     change(core, |groups| {
         if old == DEFAULT {
             return refuse("Can't rename default rsgroup");

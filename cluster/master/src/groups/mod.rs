@@ -20,8 +20,9 @@ mod tables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_schema::{ServerName, TableName};
@@ -34,7 +35,7 @@ pub(crate) use admin::{
 };
 pub(crate) use moves::{busy_regions, move_misplaced, moves_of_table, with_servers};
 pub(crate) use scope::Scope;
-pub(crate) use store::load;
+pub(crate) use store::{load_at_start, load_late};
 pub(crate) use tables::{adopt, check_namespace, check_new_table, forget, group_attribute};
 
 /// The group of what is in no other.
@@ -196,6 +197,25 @@ impl Groups {
 pub(crate) struct GroupState {
     now: RwLock<Groups>,
     changing: Mutex<()>,
+    /// `hbase:rsgroup` was read. Before, `now` is what the znodes say, and nothing may be changed.
+    loaded: AtomicBool,
+    /// The znodes say what `now` says.
+    are_published: AtomicBool,
+}
+
+impl GroupState {
+    fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::SeqCst)
+    }
+
+    /// `Busy` while the table could not be read.
+    fn check_loaded(&self) -> Result<()> {
+        if self.is_loaded() {
+            return Ok(());
+        }
+        let text = "groups can be changed when the WALs of the server that had hbase:rsgroup are split";
+        Err(Error::new(ErrorKind::Busy, text))
+    }
 }
 
 impl MasterState {

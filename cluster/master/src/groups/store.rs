@@ -7,18 +7,24 @@
 //!
 //! The table is what holds. A change writes all rows together, then memory, then the znodes. The row of `default` is written
 //! because HBase writes it, and is not read.
+//!
+//! A master that starts may find that the table cannot be opened before the WALs of the server that had it are split, which fails as
+//! long as one of them cannot be read. It does not wait for that. Until then it places regions by the znodes, as HBase's master does, and
+//! refuses to change groups. The last change before its start may be missing there, if it could not be published. Then some regions
+//! are opened at servers of their former group, and move when the table is read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{DEFAULT, Group, Groups, check_name, unreadable};
-use crate::placement::soon;
+use crate::placement::{Place, soon};
 use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
 use crate::{descriptors, meta, regions};
 
@@ -27,25 +33,71 @@ const QUALIFIER: &[u8] = b"i";
 /// Of the region that the first start with groups makes. Always the same, so that a start that was cut off is simply done again.
 const REGION_ID: u64 = 1;
 
+/// As [`load`], when a master starts. While the table waits for the WALs of its server, what the znodes say counts.
+pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
+    let loaded = load(core);
+    let Err(error) = &loaded else { return Ok(()) };
+    if !is_recovering(core) {
+        return loaded;
+    }
+    let Some(shown) = core.cluster.coordination.groups_last()? else { return loaded };
+    let groups = of_infos(shown.into_iter().filter(|info| info.name != DEFAULT))?;
+    error!(%error, groups = groups.by_name.len() + 1, "hbase:rsgroup cannot be read: groups are as their znodes say, and stay so until it can be");
+    *core.groups.now.write() = groups;
+    Ok(())
+}
+
+/// Reads the table if the start could not, and it can be opened now: true. And publishes what could not be published.
+pub(crate) fn load_late(core: &MasterState) -> bool {
+    if !core.has_groups() {
+        return false;
+    }
+    if !core.groups.is_loaded() {
+        let Ok((region, _)) = table_region(core) else { return false };
+        // A procedure opens it when its server is recovered.
+        return regions::is_open(core, &region)
+            && read_table(core, &region)
+                .inspect_err(|error| warn!(%error, "groups of servers cannot be read yet"))
+                .is_ok();
+    }
+    if !core.groups.are_published.load(Ordering::SeqCst) {
+        let _no_change = core.groups.changing.lock();
+        publish(core, &core.groups_now());
+    }
+    false
+}
+
+fn is_recovering(core: &MasterState) -> bool {
+    let region = table_region(core).map(|(region, _)| region);
+    region.is_ok_and(|region| matches!(core.place_of(&region), Place::Recovering(_)))
+}
+
 /// Opens `hbase:rsgroup` and reads it; makes it if it is not there. *Blocking*.
-pub(crate) fn load(core: &MasterState) -> Result<()> {
+fn load(core: &MasterState) -> Result<()> {
     if !core.tables.read().by_name.contains_key(&TableName::GROUPS) {
         create_table(core)?;
     }
     let (region, descriptor) = table_region(core)?;
     regions::ensure_open(core, &region, &descriptor)?;
-    let at = core.server_name_of(&region)?;
-    let rows = soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, &region))?;
+    read_table(core, &region)
+}
+
+/// Reads the table, which is open.
+fn read_table(core: &MasterState, region: &RegionInfo) -> Result<()> {
+    let _no_change = core.groups.changing.lock();
+    let at = core.server_name_of(region)?;
+    let rows = soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, region))?;
     let groups = read(&rows)?;
     info!(groups = groups.by_name.len() + 1, "region server groups are loaded");
     *core.groups.now.write() = groups.clone();
+    core.groups.loaded.store(true, Ordering::SeqCst);
     publish(core, &groups);
     Ok(())
 }
 
 /// Corrupt if a row cannot be read: without its group, tables would go to servers that are to be spared.
 fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
-    let mut groups = Groups::default();
+    let mut infos = Vec::with_capacity(rows.len());
     for row in rows {
         let name = String::from_utf8_lossy(row[0].row()).into_owned();
         if name == DEFAULT {
@@ -55,6 +107,15 @@ fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
         let cell = cell.ok_or_else(|| unreadable(&name, &Error::corrupt("there is no m:i")))?;
         let info = pb::RsGroupInfo::decode(cell.value())
             .map_err(|error| unreadable(&name, &Error::corrupt(error.to_string())))?;
+        infos.push(info);
+    }
+    of_infos(infos)
+}
+
+fn of_infos(infos: impl IntoIterator<Item = pb::RsGroupInfo>) -> Result<Groups> {
+    let mut groups = Groups::default();
+    for info in infos {
+        let name = info.name.clone();
         check_name(&info.name).map_err(|error| unreadable(&name, &Error::corrupt(error.message)))?;
         let mut group = Group::from_pb(&info).map_err(|error| unreadable(&name, &error))?;
         // HBase writes the rows of a change together, other tools may not.
@@ -69,6 +130,7 @@ fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
 /// Makes a change hold, also for the next master. The caller holds `changing`.
 pub(super) fn write(core: &MasterState, new: Groups) -> Result<()> {
     new.check();
+    core.groups.check_loaded()?;
     let old = core.groups_now();
     if old == new {
         return Ok(());
@@ -92,9 +154,11 @@ pub(super) fn write(core: &MasterState, new: Groups) -> Result<()> {
     Ok(())
 }
 
-/// Without the znodes HBase's master would only move some regions twice.
+/// What fails is tried again a moment later (`load_late`): the next master may have nothing but the znodes. The caller holds `changing`.
 fn publish(core: &MasterState, groups: &Groups) {
-    if let Err(error) = core.cluster.coordination.publish_groups(&core.infos_of(groups)) {
+    let published = core.cluster.coordination.publish_groups(&core.infos_of(groups));
+    core.groups.are_published.store(published.is_ok(), Ordering::SeqCst);
+    if let Err(error) = published {
         warn!(%error, "the znodes of region server groups could not be written");
     }
 }

@@ -135,9 +135,8 @@ impl Engine {
             }
             state.remember(ended.id, Finished::of_record(ended));
         }
-        let mut begun = Vec::new();
+        let (mut of_later_steps, mut of_first_step) = (Vec::new(), Vec::new());
         for record in records {
-            let id = record.id;
             if record.bypassed {
                 record::remove(&core, record.id)?;
                 continue;
@@ -155,15 +154,14 @@ impl Engine {
                 ),
             }
             keep_verdict(&core, &record, &*procedure);
-            let (by_number, has_begun) = (record.by_number, record.has_begun());
+            let begun = if record.is_in_first_step() { &mut of_first_step } else { &mut of_later_steps };
+            begun.push(record.id);
+            let by_number = record.by_number;
             state.push(record, procedure, true, by_number, &core);
-            if has_begun {
-                begun.push(id);
-            }
         }
-        // Before anybody waits. Else one that never began could run in the middle of another: a merge of a region whose move is half
+        // Before anybody waits. Else one that comes now could run in the middle of another: a merge of a region whose move is half
         // done, and the move would open what was merged.
-        begun.into_iter().for_each(|id| state.resume(id));
+        state.resume(of_later_steps.into_iter().chain(of_first_step));
         let shared = Arc::new(Shared {
             core,
             state: Mutex::new(state),

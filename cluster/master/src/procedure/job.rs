@@ -85,6 +85,12 @@ impl Job {
         locks.filter(is_yieldable).cloned().collect()
     }
 
+    /// Of its locks those that it has from its begin to its end.
+    pub(super) fn never_yielded(&self) -> Vec<Lock> {
+        let yieldable = self.yieldable();
+        self.locks.iter().filter(|lock| !yieldable.contains(lock)).cloned().collect()
+    }
+
     pub(super) fn fail(&mut self, error: RpcError) {
         self.record.failure = Some(Failure::of(&error));
         self.failed = Some(error);

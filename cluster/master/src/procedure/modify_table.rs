@@ -11,7 +11,8 @@ use prost::Message;
 
 use super::create_table::check_count;
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
-use crate::state::{MasterState, TableState};
+use crate::reopen::Reopened;
+use crate::state::{MasterState, TableEntry, TableState};
 use crate::{
     archive, descriptors, erasure_coding, errors, groups, meta, meta_region, mob, regions, trackers,
 };
@@ -34,6 +35,7 @@ pub(crate) struct ModifyTable {
     change: Option<Change>,
     reopen_regions: bool,
     plan: Payload,
+    reopened: Reopened,
 }
 
 /// Decided in `prepare`.
@@ -58,14 +60,16 @@ struct Payload {
 impl ModifyTable {
     /// `reopen_regions`: whether open regions are to take the change at once.
     pub(crate) fn new(table: TableName, change: Change, reopen_regions: bool) -> ModifyTable {
-        ModifyTable { table, change: Some(change), reopen_regions, plan: Payload::default() }
+        let (plan, reopened) = Default::default();
+        ModifyTable { table, change: Some(change), reopen_regions, plan, reopened }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<ModifyTable> {
         let plan: Payload = payload(KIND, bytes)?;
         let descriptor = TableDescriptor::from_pb(&plan.schema)?;
         let reopen_regions = plan.reopen_regions;
-        Ok(ModifyTable { table: descriptor.name().clone(), change: None, reopen_regions, plan })
+        let (table, reopened) = (descriptor.name().clone(), Reopened::default());
+        Ok(ModifyTable { table, change: None, reopen_regions, plan, reopened })
     }
 }
 
@@ -210,30 +214,30 @@ impl ModifyTable {
         if self.table.is_meta() {
             return meta_region::fit_replicas(core);
         }
-        let mut entry = core.locked_table(&self.table)?;
-        let live = entry.live_regions();
-        // The directory of a new family is made by the opening of its region, which leaves in it up to which sequence id it has nothing:
-        // edits of a family of the same name that was deleted are still in WALs.
-        let reopens = self.plan.reopen_regions && entry.state == TableState::Enabled;
-        if reopens {
-            core.check_none_recovers(&live)?;
-            regions::close_only(core, &live, false)?;
+        core.know_replicas(&self.table, i32::MAX);
+        let entry = core.locked_table(&self.table)?;
+        if self.plan.reopen_regions && entry.state == TableState::Enabled {
+            self.reopened.reopen(core, &entry)?; // what will never open stays so
         }
+        self.drop_copies(core, &entry)
+    }
+
+    /// Closes and forgets copies that the descriptor asks for no more. Later than their regions are reopened: one that cannot be closed
+    /// now keeps nothing else waiting.
+    fn drop_copies(&self, core: &MasterState, entry: &TableEntry) -> Result<()> {
         let replication = entry.descriptor.region_replication();
         let gone = replication..self.plan.old_replication;
-        if !gone.is_empty() {
-            core.meta_put(|timestamp| {
-                live.iter()
-                    .flat_map(|region| meta::delete_replicas(region, gone.clone(), timestamp))
-                    .collect()
-            })?;
+        if gone.is_empty() {
+            return Ok(());
         }
-        entry = core.locked_table(&self.table)?;
-        entry.replicas.retain(|copy, _| copy.replica_id() < replication);
-        core.tables.write().put(entry.clone());
-        if reopens {
-            regions::open_what_can(core, &entry.descriptor, &live, None)?;
-        }
+        let live = entry.live_regions();
+        let surplus: Vec<_> =
+            entry.replicas.keys().filter(|copy| copy.replica_id() >= replication).cloned().collect();
+        regions::close_exactly(core, &surplus)?;
+        core.meta_put(|timestamp| {
+            live.iter().flat_map(|region| meta::delete_replicas(region, gone.clone(), timestamp)).collect()
+        })?;
+        core.know_replicas(&self.table, replication);
         Ok(())
     }
 

@@ -24,14 +24,17 @@ use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use crate::reopen::Reopened;
 use crate::state::MasterState;
-use crate::{descriptors, errors, regions, trackers};
+use crate::{descriptors, errors, trackers};
 
 pub(super) const KIND: &str = "modify_tracker";
 
 pub(crate) struct ModifyTracker {
     table: TableName,
     plan: Payload,
+    /// With the descriptor of the step that runs.
+    reopened: Reopened,
 }
 
 /// The descriptors are decided in `prepare`.
@@ -73,12 +76,13 @@ impl ModifyTracker {
             return Err(RpcError::do_not_retry(format!("Do not need to transfer to {wanted}")));
         }
         let plan = Payload { family, wanted, table: table.to_string(), ..Payload::default() };
-        Ok(ModifyTracker { table, plan })
+        Ok(ModifyTracker { table, plan, reopened: Reopened::default() })
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<ModifyTracker> {
         let plan: Payload = payload(KIND, bytes)?;
-        Ok(ModifyTracker { table: TableName::parse(plan.table.as_bytes())?, plan })
+        let table = TableName::parse(plan.table.as_bytes())?;
+        Ok(ModifyTracker { table, plan, reopened: Reopened::default() })
     }
 
     /// The table with other settings of the tracker; `None` takes one away.
@@ -226,11 +230,12 @@ impl ModifyTracker {
         core.update_table(&self.table, |entry| {
             (entry.descriptor, entry.descriptor_sequence) = (descriptor.clone(), sequence);
         });
-        let live = core.locked_table(&self.table)?.live_regions();
-        core.check_none_recovers(&live)?;
-        regions::close_only(core, &live, false)?;
+        let failed = self.reopened.reopen(core, &core.locked_table(&self.table)?)?;
         // A final error would end the procedure, and the table would stay between two trackers. The region may open later.
-        regions::open(core, &descriptor, &live, None)
-            .map_err(|error| Error::new(ErrorKind::Busy, error.message().to_string()))
+        if let Some((_, error)) = failed.into_iter().next() {
+            return Err(Error::new(ErrorKind::Busy, error.message().to_string()));
+        }
+        self.reopened = Reopened::default(); // the next change reopens them again
+        Ok(())
     }
 }

@@ -158,18 +158,29 @@ impl State {
         self.waiting.push(job);
     }
 
-    /// Gives a procedure of the master before its locks back. One that has lent a lock waits if another has that now.
-    pub(super) fn resume(&mut self, id: u64) {
-        let Some(job) = self.waiting.take(|job| job.record.id == id) else { return };
-        if !self.locks.is_free(&job.locks) {
-            self.waiting.push_front(job);
-            return;
+    /// Gives procedures of the master before their locks back, in this order. All of them had theirs: a record is written when a
+    /// procedure has its locks, and before its first step. What they may have lent comes last: another of them may have that now.
+    ///
+    /// One whose locks another has waits. Programs before this one let that happen to procedures that were in their first step.
+    pub(super) fn resume(&mut self, ids: impl IntoIterator<Item = u64>) {
+        for id in ids {
+            let locks = &self.locks;
+            let is_free = |job: &Job| job.record.id == id && locks.is_free(&job.never_yielded());
+            let Some(mut job) = self.waiting.take(is_free) else { continue };
+            assert!(job.prepared, "procedure {id} has a record, so it was checked");
+            self.locks.take(&job.never_yielded());
+            job.yielded = job.yieldable();
+            if let Some(view) = self.views.get_mut(&id) {
+                view.begun = true;
+            }
+            self.paused.push(job);
         }
-        self.locks.take(&job.locks);
-        if let Some(view) = self.views.get_mut(&id) {
-            view.begun = true;
+        for job in &mut self.paused {
+            if self.locks.is_free(&job.yielded) {
+                self.locks.take(&job.yielded);
+                job.yielded.clear();
+            }
         }
-        self.paused.push(job);
     }
 
     pub(super) fn next_id(&mut self, core: &MasterState) -> Result<u64> {
@@ -211,7 +222,10 @@ impl State {
         }
         let first_of_paused = due.map(|(class, _)| class);
         let job = match self.take_waiting(last, first_of_paused) {
-            Some(job) => job,
+            Some(job) => {
+                assert!(job.yielded.is_empty(), "what waits has lent nothing");
+                job
+            }
             None => {
                 let mut job = self.paused.swap_remove(due?.1);
                 self.locks.take(&job.yielded);
@@ -219,7 +233,9 @@ impl State {
                 job
             }
         };
+        assert!(job.class <= last, "a thread of recoveries runs what may wait for a recovery");
         if let Some(view) = self.views.get_mut(&job.record.id) {
+            assert!(!view.running, "two threads run procedure {}", job.record.id);
             (view.begun, view.running) = (true, true);
         }
         Some(job)
@@ -259,6 +275,7 @@ impl State {
     pub(super) fn take_unprepared(&mut self, id: u64) -> Option<Job> {
         if let Some(at) = self.paused.iter().position(|job| job.record.id == id && !job.prepared) {
             let job = self.paused.swap_remove(at);
+            assert!(job.yielded.is_empty(), "what was not checked has done nothing, and lent nothing");
             self.locks.release(&job.locks);
             return Some(job);
         }
@@ -273,6 +290,7 @@ impl State {
     /// Puts a job aside that waits to repeat a step, or until somebody ends it. Once that may take long, others get what it can do
     /// without.
     pub(super) fn put_aside(&mut self, mut job: Job) {
+        assert!(job.yielded.is_empty(), "procedure {} ran without the locks that it had lent", job.record.id);
         if job.is_stuck() && job.prepared {
             job.yielded = job.yieldable();
             self.locks.release(&job.yielded);
@@ -304,8 +322,9 @@ impl State {
             nonce.1 = 0;
         }
         self.times.ended(job.procedure.metric(), outcome.is_ok(), now_ms - job.record.submitted_ms);
-        let view = self.views.remove(&id);
-        self.limited_count -= usize::from(view.is_some_and(|view| view.is_limited));
+        let view = self.views.remove(&id).expect("a procedure is known until it ends, which is once");
+        let rest = self.limited_count.checked_sub(usize::from(view.is_limited));
+        self.limited_count = rest.expect("what counts for the limit was counted when it came");
         self.interrupts.remove(&id);
         self.proposed.retain(|_, proposed| *proposed != id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();

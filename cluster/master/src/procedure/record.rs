@@ -21,6 +21,7 @@ use prost::Message;
 use tracing::warn;
 
 use crate::descriptors::list;
+use crate::scratch;
 use crate::state::MasterState;
 
 const FORMAT: u8 = 1;
@@ -64,9 +65,10 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether it surely had its locks when the master ended.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.step > 0 || self.failure.is_some() || self.set_aside.is_some()
+    /// Whether its first step had not ended when the master did. It had its locks then: the record is written with them taken, and
+    /// before the step changes anything. But a program before this one may have let another begin since, which goes first then.
+    pub(crate) fn is_in_first_step(&self) -> bool {
+        self.step == 0 && self.failure.is_none() && self.set_aside.is_none()
     }
 
     /// Whether a client may ask the next master how it ended.
@@ -144,9 +146,8 @@ fn dir(core: &MasterState) -> PathBuf {
     records_dir(&core.root).join(own_name(core))
 }
 
-/// Names of later masters come later.
 fn own_name(core: &MasterState) -> String {
-    format!("{:016}-{}", core.settings.epoch, core.settings.server_name)
+    scratch::own_name(core.settings.epoch, &core.settings.server_name)
 }
 
 /// Takes the records from the master before. `Expired` if there is a later one. May run twice.
@@ -173,6 +174,7 @@ fn take_over(core: &MasterState) -> Result<()> {
     for left in &dirs {
         fs.remove_dir_all(&all.join(&left.name))?;
     }
+    scratch::remove_others(core)?;
     Ok(fs.sync_dir(&all)?)
 }
 
@@ -281,6 +283,9 @@ pub(crate) fn load(core: &MasterState, results_keep_ms: i64) -> Result<Loaded> {
         loaded
             .records
             .push(decode(&bytes).map(taken_up).unwrap_or_else(|error| unreadable(core, id, &error)));
+        if let Some(record) = loaded.records.last_mut() {
+            record.id = id; // also of a file that somebody has copied
+        }
     }
     loaded.records.sort_by_key(|record: &Record| record.id);
     loaded.ended.sort_by_key(|ended| (ended.finished_ms, ended.id));

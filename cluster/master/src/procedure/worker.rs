@@ -169,6 +169,11 @@ impl Shared {
         if job.prepared {
             return Ok(());
         }
+        assert_eq!(job.record.step, 0, "a request is checked before its first step");
+        assert!(
+            self.state.lock().locks.holds(&job.locks),
+            "a request is checked with its locks, or what it has seen would not last"
+        );
         let prepared: std::result::Result<Answer<Vec<u8>>, String> = contained(|| {
             job.procedure.prepare(&self.core)?;
             Ok(job.procedure.payload())
@@ -287,6 +292,7 @@ impl Shared {
     /// A procedure whose step, or undo, has failed in an assertion: it would fail again. Its record says so, so that a restart, or
     /// the next master, leaves it alone.
     fn set_aside(&self, job: &mut Job, failure: String) {
+        assert!(!is_never_set_aside(job), "regions would wait for a person");
         let (id, step) = (job.record.id, job.step_name());
         error!(id, kind = job.record.kind, step, failure, "a procedure is set aside: abort it, or bypass it");
         let why = format!("step '{step}': {failure}");
@@ -312,6 +318,12 @@ impl Shared {
     fn run_step(&self, job: &mut Job) -> Result<()> {
         let (step, count) = (job.record.step as usize, job.procedure.steps_count());
         assert!(step < count, "procedure {} has {count} steps, none of number {step}", job.record.id);
+        assert!(job.prepared, "a step runs when its record is on disk: a later master goes on with it");
+        assert!(
+            job.failed.is_none() && !job.record.bypassed,
+            "procedure {} is undone, or was ended: no step of it runs any more",
+            job.record.id
+        );
         match job.procedure.run(&self.core, step) {
             Ok(()) => {}
             Err(error) if error.kind().is_permanent() => {
@@ -338,6 +350,11 @@ impl Shared {
 
     /// Undoes what failed, and removes the record.
     fn finish(&self, job: &mut Job) -> Result<()> {
+        assert!(
+            job.failed.is_some() || job.has_run(),
+            "procedure {} ends between two steps: its record goes, and nobody does the rest",
+            job.record.id
+        );
         if job.record.bypassed {
             self.write_record(&mut job.record)?;
         } else if job.failed.is_some() {

@@ -962,6 +962,13 @@ pub fn flush(table: &str) -> pb::FlushTableRequest {
     pb::FlushTableRequest { table_name: name(table).to_pb(), ..Default::default() }
 }
 
+/// Whether a snapshot of this name is being made or deleted, by whatever master.
+pub fn has_working_snapshot(env: &Env, name: &str) -> bool {
+    let tmp = Path::new(ROOT).join(".hbase-snapshot/.tmp");
+    let masters = env.fs.list(&tmp).unwrap_or_default();
+    masters.into_iter().any(|master| env.fs.exists(&tmp.join(master.name).join(name)).unwrap())
+}
+
 pub fn modify(descriptor: &TableDescriptor) -> pb::ModifyTableRequest {
     pb::ModifyTableRequest {
         table_name: descriptor.name().to_pb(),

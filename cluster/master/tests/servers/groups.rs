@@ -520,3 +520,64 @@ fn deaths_and_groups_in_any_order() {
         c.settles("t", 9);
     });
 }
+
+/// The server that had `hbase:rsgroup`, or `hbase:namespace`, has left a WAL that cannot be split. The next master did not start until it
+/// was. Now it places regions by the znodes until then, and changes no group.
+#[test]
+fn a_start_waits_for_no_server_of_groups() {
+    for system in ["hbase:rsgroup", "hbase:namespace"] {
+        let c = cluster(4);
+        c.create(&KEYS);
+        c.add("g").unwrap();
+        c.move_servers(&[2, 3], "g").unwrap();
+        c.move_tables(&["t"], "g").unwrap();
+        let servers = c.servers.clone();
+        let dead = {
+            let state = servers.state.lock();
+            let has = |regions: &BTreeMap<String, RegionInfo>| {
+                regions.values().any(|region| region.table().to_string() == system)
+            };
+            state.online.iter().find(|(_, regions)| has(regions)).expect("it is open").0.clone()
+        };
+        c.master.stop();
+        servers.state.lock().damaged.insert(format!("{dead}.1"));
+        servers.kill(&dead);
+        let c = Many::over_with(servers, with_groups(false));
+        c.master.recover_dead_servers();
+        assert_eq!(c.group_of("t").as_deref(), Some("g"));
+        // A region that a client has opened now is where its group is.
+        c.servers.kill(&name(2));
+        let begun = Instant::now();
+        while c.servers.regions_at(&name(3)) < 9 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", c.master.procedures());
+            c.master.recover_dead_servers();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let refused = if system == "hbase:rsgroup" { c.add("h") } else { c.remove("g") };
+        let refused = refused.expect_err("what is not read is not changed");
+        assert!(!refused.do_not_retry && refused.message.contains("WALs of the server"), "{refused:?}");
+        c.servers.state.lock().damaged.clear();
+        let begun = Instant::now();
+        let changed = || if system == "hbase:rsgroup" { c.add("h") } else { c.rename("g", "h") };
+        while let Err(error) = changed() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{error:?}: {:?}", c.master.procedures());
+            c.master.recover_dead_servers(); // as the process does now and then
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        c.settles("t", 9);
+        assert_eq!(c.servers_of_t(), names(&[3]));
+    }
+}
+
+/// The last change of groups was not published. The next master had nothing but the znodes.
+#[test]
+fn groups_that_could_not_be_published_are_published_later() {
+    let c = cluster(2);
+    c.servers.state.lock().cannot_publish = true;
+    c.add("g").unwrap();
+    let published = || c.servers.state.lock().published_groups.clone().unwrap_or_default().len();
+    assert_eq!(published(), 1);
+    c.servers.state.lock().cannot_publish = false;
+    c.master.recover_dead_servers(); // as the process does now and then
+    assert_eq!(published(), 2);
+}

@@ -74,6 +74,7 @@ fn a_server_that_an_earlier_master_has_declared_dead_stays_dead() {
 /// The regions of "t", and a cluster whose master has ended, in which the first of them is closed.
 fn half_moved() -> (Arc<Servers>, Vec<RegionInfo>) {
     let c = Many::new(env(), 3);
+    let _: pb::CreateTableResponse = c.call("CreateTable", &create(&table("u", &["f"]), &[]));
     c.create(&["m"]);
     let open: BTreeMap<RegionInfo, ServerName> = {
         let state = c.servers.state.lock();
@@ -129,6 +130,46 @@ fn regions_that_were_merged_meanwhile_are_opened_no_more() {
         let open = open_of_t(&c);
         assert!(open.len() == 1 && !regions.contains(&open[0]), "{action}: {open:?}");
     }
+}
+
+/// A master ended in the middle of the first step of a merge. The next one took that for a procedure that waits for its locks, and a
+/// client's opening of a parent went first: it came into the middle of the merge.
+#[test]
+fn a_first_step_that_was_cut_off_has_its_locks_again() {
+    let (servers, regions) = half_moved();
+    // The one thread of the next master is busy with this, until the opening waits.
+    let region_of_u = {
+        let state = servers.state.lock();
+        let mut all = state.online.values().flat_map(BTreeMap::values);
+        all.find(|region| region.table().to_string() == "u").unwrap().clone()
+    };
+    servers.leave(900_000, "transit_region", 0, &Transit { region: region_of_u.to_pb(), action: MOVE });
+    servers.leave(900_001, "merge_regions", 0, &merge_of(&regions));
+    servers.state.lock().is_stalled = true;
+    let opened_before = servers.state.lock().opened_times[regions[0].encoded_name()];
+    let c = Many::over_with(servers, MasterSettings { procedure_threads: 1, ..settings() });
+    let region = pb::RegionSpecifier { r#type: 1, value: regions[0].region_name().clone() };
+    let assign = pb::AssignRegionRequest { region, r#override: Some(false) };
+    let waits_until = |count: usize| {
+        let begun = Instant::now();
+        while c.master.procedures().len() < count {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", c.master.procedures());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    waits_until(2);
+    let assigned = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| answer::<pb::AssignRegionResponse>(&c.service, "AssignRegion", &assign));
+        waits_until(3);
+        c.servers.state.lock().is_stalled = false;
+        asked.join().unwrap()
+    });
+    c.quiet();
+    let error = assigned.expect_err("the region is merged before it can be opened");
+    assert!(error.class.contains("UnknownRegion") || error.message.contains("Unexpected state"), "{error:?}");
+    assert_eq!(c.servers.state.lock().opened_times[regions[0].encoded_name()], opened_before);
+    let open = open_of_t(&c);
+    assert!(open.len() == 1 && !regions.contains(&open[0]), "{open:?}");
 }
 
 /// A master that ZooKeeper did not hear went on: its step was done, its record could not be written, and so the step was repeated, over

@@ -212,7 +212,10 @@ impl Nonces {
         }
         let stripe = self.stripe(nonce);
         let mut state = stripe.state.lock();
-        state.running.remove(&nonce);
+        assert!(
+            state.running.remove(&nonce),
+            "an operation ends that has not begun, or has ended: {nonce:?}"
+        );
         if let Some(seq) = done {
             self.remember(&mut state, nonce, seq);
         }
@@ -476,6 +479,7 @@ mod tests {
             if at % a_second == 0 {
                 clock.advance(Duration::from_secs(1));
             }
+            nonces.begin(nonce(at));
             nonces.end(nonce(at), Some(SeqId::new(at)));
         }
         let stats = nonces.stats();
@@ -495,6 +499,7 @@ mod tests {
         let count = 400_000;
         for nonce in 1..=count {
             clock.advance(Duration::from_micros(100));
+            nonces.begin(Nonce { group: 3, nonce });
             nonces.end(Nonce { group: 3, nonce }, Some(SeqId::ZERO));
             if nonce % 1000 == 0 {
                 assert!(nonces.stats().held_bytes <= 1 << 20);

@@ -192,7 +192,17 @@ impl State {
     fn insert(&mut self, id: u64, entry: Entry) {
         self.counts.add(entry.opener, entry.places);
         *self.by_user.entry(entry.user).or_default() += 1;
-        self.open.insert(id, entry);
+        let before = self.open.insert(id, entry);
+        assert!(
+            before.is_none(),
+            "the id {id} was given to two scanners: one client would read the other's rows"
+        );
+        self.check();
+    }
+
+    fn check(&self) {
+        assert_eq!(self.counts.all(), self.open.len(), "each open scanner counts once for who has opened it");
+        assert!(self.unconnected.len() <= self.open.len(), "who has no connection has an open scanner");
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
@@ -202,6 +212,7 @@ impl State {
         if !entry.has_connection {
             count_off(&mut self.unconnected, entry.opener.peer, entry.places);
         }
+        self.check();
         Some(entry)
     }
 

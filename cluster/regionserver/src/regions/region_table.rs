@@ -387,13 +387,18 @@ impl RegionTable {
     /// Ends what `begin_open` began: with the region, or without if it could not be opened.
     pub(crate) fn complete_open(&self, encoded: &str, online: Option<Arc<OnlineRegion>>) {
         let name = EncodedName::new(encoded.as_bytes()).expect("its open began with this name");
+        assert!(
+            online.as_ref().is_none_or(|online| online.region.info().encoded_name() == encoded),
+            "{encoded} would be found under the name of another region"
+        );
         let mut slots = self.slots.write();
         let before = match online {
             Some(online) => slots.insert(name, Slot::Online(online)),
             None => slots.remove(&name),
         };
         assert!(matches!(before, Some(Slot::Opening(_))), "an open of {encoded} ends that has not begun");
-        self.arrivals_count.fetch_sub(1, Ordering::Relaxed);
+        let arrivals = self.arrivals_count.fetch_sub(1, Ordering::Relaxed);
+        assert!(arrivals > 0, "an opening was not counted: calls would not wait for it");
     }
 
     /// Stops serving a region, which is to be closed now. Of a region that is closing already, that one; `None` if it is not

@@ -143,6 +143,7 @@ impl Newest {
             self.forget_half();
         }
         self.0.insert(encoded_name.to_string(), order);
+        assert!(self.0.len() <= NEWEST_MAX, "what is remembered of orders has a limit");
     }
 
     /// The half with the smaller numbers, which are the older ones of one master.
@@ -208,7 +209,8 @@ impl Orders {
         server: &RegionServer,
         request: &pb::CloseRegionRequest,
     ) -> std::result::Result<(), RpcError> {
-        let close = close_order(request, server.server_name())?;
+        let mut close = close_order(request, server.server_name())?;
+        close.order.procedure = NO_PROCEDURE; // whatever the tool says
         if server.regions.get(&close.encoded_name).is_none() {
             let text = format!("region {} is not open here", close.encoded_name);
             return Err(RpcError::new(&exceptions::NOT_SERVING_REGION, text));
@@ -260,6 +262,17 @@ impl Orders {
         }
     }
 
+    /// An order to open or close a region is worked on by one thread at a time, however often the master sends it.
+    fn begins(&self, job: &Job) {
+        let (Job::Open(OpenOrder { order, .. }) | Job::Close(CloseOrder { order, .. })) = job else { return };
+        let is_known = |known: &Option<u64>| known.is_none();
+        let number = order.procedure;
+        assert!(
+            number == NO_PROCEDURE || self.known.lock().get(&number).is_some_and(is_known),
+            "order {number} is worked on again after its end: a region would be opened or closed behind a later order"
+        );
+    }
+
     /// Tells the master until it has taken it. False if it refused, or if the server ends, or if it is not so any more.
     pub(super) fn tell(
         &self,
@@ -294,6 +307,7 @@ impl Orders {
     }
 
     fn work(&self, server: &Arc<RegionServer>, job: Job) {
+        self.begins(&job);
         let _work = job.begin(server);
         let (order, then) = match &job {
             Job::Open(open) => (open.order, self.open(server, open)),

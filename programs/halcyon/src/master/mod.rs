@@ -9,7 +9,6 @@
 //! them away like those of any dead server.
 
 mod late;
-mod permitted_fs;
 mod predecessor;
 mod publish;
 mod watch;
@@ -32,7 +31,8 @@ use halcyon_regionserver::{JvmSurroundings, RegionServer};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
-    ClusterSources, MulticastSender, Permit, RemoteTables, Servers, ServersSettings, process_ended,
+    ClusterSources, MulticastSender, Permit, PermittedFs, RemoteTables, Servers, ServersSettings,
+    process_ended,
 };
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use parking_lot::Mutex;
@@ -41,7 +41,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::late::{LateAssignments, LateServices};
-use self::permitted_fs::PermittedFs;
 use self::predecessor::Predecessor;
 use self::publish::{DeadNews, Publisher};
 use self::watch::{Znodes, balance, follow_tables, recover, share_queues, watch_servers};
@@ -116,7 +115,7 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(
-    (env, mut root): (Env, Root),
+    (env, root): (Env, Root),
     settings: StandaloneSettings,
     flags: StandaloneArgs,
     properties: &[Property],
@@ -210,14 +209,8 @@ async fn serve(
         () = masters.follow() => unreachable!("it is followed for ever"),
     };
     let permit = permit_of(&leadership);
-    root.env = PermittedFs::of(&root.env, &permit);
     let wal_root = wal_root.map(|wal| WalRoot { env: PermittedFs::of(&wal.env, &permit), ..wal });
-    let prepared = prepare_root(&root, &settings, &view).await?;
-    if prepared != cluster_id {
-        return Err(format!(
-            "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
-        ));
-    }
+    let root = own_root(root, (&settings, &view), (&leadership, &name), &cluster_id).await?;
     late.elected(leadership.lease());
     kept.has_znode(paths.master());
     standby.elected(leadership.epoch());
@@ -287,6 +280,30 @@ async fn serve(
 fn permit_of(leadership: &Leadership) -> Permit {
     let lease = Arc::clone(leadership.lease());
     Permit::while_true(move || lease.is_valid())
+}
+
+/// The root directory of the active master: its files, with a directory for what must not come late.
+async fn own_root(
+    mut root: Root,
+    (settings, view): (&StandaloneSettings, &ClusterView),
+    (leadership, name): (&Leadership, &ServerName),
+    cluster_id: &str,
+) -> Result<Root, String> {
+    let permit = permit_of(leadership);
+    root.env = PermittedFs::of(&root.env, &permit);
+    let prepared = prepare_root(&root, settings, view).await?;
+    if prepared != cluster_id {
+        return Err(format!(
+            "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
+        ));
+    }
+    let (env, path, epoch, name) = (root.env.clone(), root.path.clone(), leadership.epoch(), name.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        halcyon_master::make_scratch_dir(&env, &path, epoch, &name).map_err(|error| error.to_string())
+    });
+    let own = made.await.map_err(|_| "the start failed by an assertion".to_string())??;
+    root.env = PermittedFs::through(&root.env, &permit, &root.path, own);
+    Ok(root)
 }
 
 /// The id of the cluster that the root directory is of; waits until there is one.

@@ -119,6 +119,10 @@ impl MasterCoordination for Znodes {
     fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_groups(groups.to_vec()))
     }
+
+    fn groups_last(&self) -> halcyon_cell::Result<Option<Vec<pb::RsGroupInfo>>> {
+        self.runtime.block_on(self.leadership.groups())
+    }
 }
 
 /// Expires servers whose znode is gone, and lets others in.
