@@ -70,6 +70,7 @@ mod peers;
 mod placement;
 mod procedure;
 mod quotas;
+mod recovery;
 mod regions;
 mod registry;
 mod service;

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -35,7 +36,7 @@ const FORGET_PAUSE_NS: u64 = 2_000_000_000;
 const LEASES_MAX: usize = 10_000;
 
 /// *Thread safety*: all methods from any thread. The lock is not held while files or znodes are asked for.
-pub(crate) struct Members(Mutex<State>);
+pub(crate) struct Members(Mutex<State>, AtomicUsize);
 
 #[derive(Default)]
 struct State {
@@ -68,7 +69,13 @@ struct Look {
 
 impl Members {
     pub(crate) fn new() -> Arc<Members> {
-        Arc::new(Members(Mutex::new(State { list_deposed_ns: Some(0), ..State::default() })))
+        let state = State { list_deposed_ns: Some(0), ..State::default() };
+        Arc::new(Members(Mutex::new(state), AtomicUsize::default()))
+    }
+
+    /// Another number each time, so that of all servers each is asked first for some of the WALs, and of each WAL now and then.
+    pub(crate) fn next_turn(&self) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Those of the live servers that may get regions. *Blocking* if there is one that was not seen yet.
