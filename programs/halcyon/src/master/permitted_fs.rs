@@ -16,6 +16,9 @@ use halcyon_env::{
 };
 use halcyon_servers::Permit;
 
+/// What a refusal says.
+pub(super) const LEASE_IS_OVER: &str = "the lease of this master is over";
+
 /// Refuses every change while there is no permit. Files that are open for writing stay so: they are sealed by whoever reads them.
 ///
 /// *Thread safety*: as that of the files below.
@@ -35,7 +38,7 @@ impl PermittedFs {
             return Ok(());
         }
         let text = format!(
-            "{}: the lease of this master is over, and another one may be active: it changes no files",
+            "{}: {LEASE_IS_OVER}, and another one may be active: it changes no files",
             path.display()
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
