@@ -595,6 +595,27 @@ pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool
     close_at(core, &and_copies(core, regions), abort, None)
 }
 
+/// Closes regions that are opened again at once. `Busy` if one of them cannot be closed before the WALs of its server are split: then the
+/// others are open, also those that an attempt before had closed (`are_closed`).
+pub(crate) fn close_to_reopen(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    are_closed: &mut bool,
+) -> Result<()> {
+    if let Err(error) = core.check_none_recovers(regions) {
+        if *are_closed {
+            let is_there = |region: &&RegionInfo| matches!(core.place_of(region), Place::At(_));
+            let there: Vec<_> = regions.iter().filter(is_there).cloned().collect();
+            open_what_can(core, table, &there, None)?;
+            *are_closed = false;
+        }
+        return Err(error);
+    }
+    *are_closed = true;
+    close_only(core, regions, false)
+}
+
 /// Closes regions whose files become those of others: each by a server, which flushes it. `Busy` if one is open nowhere: its server has
 /// died, and what was in memory there is in no file before the region has been opened again.
 pub(crate) fn close_flushed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {

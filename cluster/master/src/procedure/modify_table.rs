@@ -34,6 +34,8 @@ pub(crate) struct ModifyTable {
     change: Option<Change>,
     reopen_regions: bool,
     plan: Payload,
+    /// An attempt to reopen has closed some of them.
+    are_closed: bool,
 }
 
 /// Decided in `prepare`.
@@ -58,14 +60,15 @@ struct Payload {
 impl ModifyTable {
     /// `reopen_regions`: whether open regions are to take the change at once.
     pub(crate) fn new(table: TableName, change: Change, reopen_regions: bool) -> ModifyTable {
-        ModifyTable { table, change: Some(change), reopen_regions, plan: Payload::default() }
+        ModifyTable { table, change: Some(change), reopen_regions, plan: Payload::default(), are_closed: false }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<ModifyTable> {
         let plan: Payload = payload(KIND, bytes)?;
         let descriptor = TableDescriptor::from_pb(&plan.schema)?;
         let reopen_regions = plan.reopen_regions;
-        Ok(ModifyTable { table: descriptor.name().clone(), change: None, reopen_regions, plan })
+        let table = descriptor.name().clone();
+        Ok(ModifyTable { table, change: None, reopen_regions, plan, are_closed: false })
     }
 }
 
@@ -216,8 +219,7 @@ impl ModifyTable {
         // edits of a family of the same name that was deleted are still in WALs.
         let reopens = self.plan.reopen_regions && entry.state == TableState::Enabled;
         if reopens {
-            core.check_none_recovers(&live)?;
-            regions::close_only(core, &live, false)?;
+            regions::close_to_reopen(core, &entry.descriptor, &live, &mut self.are_closed)?;
         }
         let replication = entry.descriptor.region_replication();
         let gone = replication..self.plan.old_replication;

@@ -32,6 +32,8 @@ pub(super) const KIND: &str = "modify_tracker";
 pub(crate) struct ModifyTracker {
     table: TableName,
     plan: Payload,
+    /// An attempt to reopen regions has closed some of them.
+    are_closed: bool,
 }
 
 /// The descriptors are decided in `prepare`.
@@ -73,12 +75,13 @@ impl ModifyTracker {
             return Err(RpcError::do_not_retry(format!("Do not need to transfer to {wanted}")));
         }
         let plan = Payload { family, wanted, table: table.to_string(), ..Payload::default() };
-        Ok(ModifyTracker { table, plan })
+        Ok(ModifyTracker { table, plan, are_closed: false })
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<ModifyTracker> {
         let plan: Payload = payload(KIND, bytes)?;
-        Ok(ModifyTracker { table: TableName::parse(plan.table.as_bytes())?, plan })
+        let table = TableName::parse(plan.table.as_bytes())?;
+        Ok(ModifyTracker { table, plan, are_closed: false })
     }
 
     /// The table with other settings of the tracker; `None` takes one away.
@@ -227,8 +230,7 @@ impl ModifyTracker {
             (entry.descriptor, entry.descriptor_sequence) = (descriptor.clone(), sequence);
         });
         let live = core.locked_table(&self.table)?.live_regions();
-        core.check_none_recovers(&live)?;
-        regions::close_only(core, &live, false)?;
+        regions::close_to_reopen(core, &descriptor, &live, &mut self.are_closed)?;
         // A final error would end the procedure, and the table would stay between two trackers. The region may open later.
         regions::open(core, &descriptor, &live, None)
             .map_err(|error| Error::new(ErrorKind::Busy, error.message().to_string()))
