@@ -310,8 +310,8 @@ async fn while_not_lost<T, E: Display, F: Future<Output = Result<T, E>>>(
 }
 
 /// Of work with files. The lease may be valid again by now.
-fn is_lease_over(error: &String) -> bool {
-    error.contains(LEASE_IS_OVER)
+fn is_lease_over<E: AsRef<str>>(error: &E) -> bool {
+    error.as_ref().contains(LEASE_IS_OVER)
 }
 
 fn is_no_answer(error: &halcyon_cell::Error) -> bool {
