@@ -1,9 +1,9 @@
 //! What a starting master recovers before it opens anything: what dead servers, and the master before it, have left.
 //!
 //! All of them at the same time, because most of it is waiting for HDFS. A WAL that nobody can read, or whose DataNodes are away, is of
-//! concern to the regions that it has edits of, and to no others: so a start waits for [`PATIENCE`] only. What is not split by then
-//! is left to `ServerCrash`, and its regions stay closed until then. Without what is left of `hbase:meta` there is no start: that is
-//! waited for as long as it takes.
+//! concern to the regions that it has edits of, and to no others: so a start that waits for nothing else ends after [`PATIENCE`]. What is
+//! not split by then is left to `ServerCrash`, and its regions stay closed meanwhile. Without what is left of `hbase:meta` there is no
+//! start: that is waited for as long as it takes.
 //!
 //! A server is given up only while its WALs are split. Orders that are under way then have no effect but to split a WAL once more, as
 //! those of a master before this one.
@@ -22,7 +22,7 @@ use crate::members::Members;
 use crate::timeline::{Noticed, Timelines};
 use crate::wal_split;
 
-/// How long a start waits for WALs that have nothing of `hbase:meta`.
+/// How long a start waits while no WAL is split, if those that are left have nothing of `hbase:meta`.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether it is over.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -145,14 +145,18 @@ impl Recovery {
 
     fn wait(&self) -> Result<Vec<ServerName>> {
         let clock = &self.cluster.wals.env.clock;
-        let end_ns = clock.monotonic_ns().saturating_add(PATIENCE.as_nanos() as u64);
+        let (mut split_count, mut since_ns) = (self.members.split_count(), clock.monotonic_ns());
         let mut state = self.state.lock();
         while !state.is_over() {
             if state.workers == 0 {
                 return Err(Error::new(ErrorKind::Io, "a thread that recovers dead servers ended early"));
             }
             self.changed.wait_for(&mut state, LOOK_PAUSE);
-            if clock.monotonic_ns() < end_ns {
+            let (count, now_ns) = (self.members.split_count(), clock.monotonic_ns());
+            if count != split_count {
+                (split_count, since_ns) = (count, now_ns);
+            }
+            if now_ns.saturating_sub(since_ns) < PATIENCE.as_nanos() as u64 {
                 continue;
             }
             let late: Vec<_> = state.waiting.iter().chain(&state.splitting).cloned().collect();
