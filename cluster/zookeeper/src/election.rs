@@ -22,10 +22,14 @@
 //! - A master that lives learns of it by its watch on the znode, which is to it as if its session had expired: its lease is lost, and
 //!   its process ends. Should it not hear of ZooKeeper either, it stops to act when its lease ends.
 //! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
-//!   taken from it before its successor acts.
+//!   taken from it before its successor acts. Other files it may change until its lease ends: its successor, which knows that
+//!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over.
 //!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
+//!
+//! ZooKeeper's data may be lost, or be those of a backup, and files of masters are not: they have names with epochs. So a master becomes
+//! active with an epoch above the highest of these as well ([`Candidate::above`]).
 //!
 //! Checked against `ActiveMasterManager` and `ZKWatcher.createBaseZNodes` of HBase 2.6.4.
 
@@ -73,6 +77,9 @@ pub struct Candidate {
 /// Ends when the process of a server has certainly ended: nothing listens at its address.
 type ProcessEnd = dyn Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync;
 
+/// The highest epoch of a master that has left something elsewhere than in ZooKeeper.
+type HighestEpoch = dyn Fn() -> BoxFuture<'static, Result<u64>> + Send + Sync;
+
 /// What this candidate does. The set holds one election at most.
 #[derive(Default)]
 struct Election {
@@ -88,6 +95,7 @@ pub(crate) struct Standing {
     pub(crate) runner: Runner,
     pub(crate) master: ActiveMaster,
     process_end: Option<Arc<ProcessEnd>>,
+    highest_epoch: Option<Arc<HighestEpoch>>,
 }
 
 impl ZooKeeperCluster {
@@ -95,7 +103,9 @@ impl ZooKeeperCluster {
     pub async fn stand(&self, master: &ServerName, info_port: u16) -> Result<Candidate> {
         let (session, clock, runner) = self.parts();
         let master = ActiveMaster { server: master.clone(), info_port };
-        let standing = Standing { session, clock, runner: runner.clone(), master, process_end: None };
+        let (process_end, highest_epoch) = (None, None);
+        let standing =
+            Standing { session, clock, runner: runner.clone(), master, process_end, highest_epoch };
         let begins = standing.clone();
         let begun = async move {
             begins.create_base().await?;
@@ -114,6 +124,16 @@ impl Candidate {
         process_end: impl Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Candidate {
         self.standing.process_end = Some(Arc::new(process_end));
+        self
+    }
+
+    /// With a look for the highest epoch of a master that has left something elsewhere, which the epoch of this one is to be above.
+    /// While that fails, nobody becomes active. To be called before the first election.
+    pub fn above(
+        mut self,
+        highest_epoch: impl Fn() -> BoxFuture<'static, Result<u64>> + Send + Sync + 'static,
+    ) -> Candidate {
+        self.standing.highest_epoch = Some(Arc::new(highest_epoch));
         self
     }
 
@@ -232,7 +252,7 @@ impl Standing {
             return self.become_active(epoch, written.version, None).await;
         };
         if stat.ephemeral_owner == self.session.id() {
-            return self.take_up().await;
+            return self.take_up(progress.ended.is_some()).await;
         }
         let active = ActiveMaster::decode(&path, &data);
         if let Ok(active) = &active
@@ -279,6 +299,7 @@ impl Standing {
     /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended.
     async fn become_active(&self, epoch: u64, version: i32, replaces: Option<i32>) -> Result<Attempt> {
         let paths = &self.session.settings().paths;
+        let epoch = self.highest_epoch(epoch).await?;
         let next = epoch
             .checked_add(1)
             .ok_or_else(|| Error::corrupt(format!("{}: {epoch} cannot be raised", paths.master_epoch())))?;
@@ -297,7 +318,7 @@ impl Standing {
         let what = format!("create {} with epoch {next}", paths.master());
         let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
         let outcome = commit(&self.session, &what, &writes).await?;
-        let Outcome::Refused { index, why } = outcome else { return self.take_up().await };
+        let Outcome::Refused { index, why } = outcome else { return self.take_up(replaces.is_some()).await };
         match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
             (None, zk::Error::BadVersion | zk::Error::NoNode)
@@ -312,11 +333,25 @@ impl Standing {
         }
     }
 
+    /// The highest epoch of all masters: that of ZooKeeper, unless its data were lost.
+    async fn highest_epoch(&self, epoch: u64) -> Result<u64> {
+        let Some(look) = &self.highest_epoch else { return Ok(epoch) };
+        let what = "find the highest epoch of earlier masters";
+        // Whatever is wrong there, it is looked for again.
+        let left = look().await;
+        let left = left.map_err(|error| self.session.error(ErrorKind::Io, what, error.message()))?;
+        if left > epoch {
+            let (at, path) = (self.session.settings(), self.session.settings().paths.master_epoch());
+            warn!("{at}: {path} says {epoch}, and a master has left files with epoch {left}: were data of ZooKeeper lost?");
+        }
+        Ok(epoch.max(left))
+    }
+
     /// The leadership of the `master` znode that this session owns.
     ///
     /// Again if it is gone, or the epoch was written by others since. Then the znode is deleted, because it would keep every
-    /// master from becoming active.
-    async fn take_up(&self) -> Result<Attempt> {
+    /// master from becoming active. `has_replaced`: it may have taken the place of a znode that was there.
+    async fn take_up(&self, has_replaced: bool) -> Result<Attempt> {
         let (at, paths) = (self.session.settings(), &self.session.settings().paths);
         let lease = Arc::new(Lease::new(self.master.server.clone(), self.clock.clone()));
         let Some(own) = OwnZnode::find(&self.session, paths.master(), &lease, &*self.clock).await? else {
@@ -338,7 +373,7 @@ impl Standing {
         let epoch = znode::decode_epoch(&path, &data)?;
         info!("{at}: {} is the active master, with epoch {epoch}", self.master.server);
         tokio::spawn(own.clone().renewals(lease.clone(), self.clock.clone()));
-        let raised = Raised { epoch, version: stat.version };
+        let raised = Raised { epoch, version: stat.version, has_replaced };
         Ok(Attempt::Elected(Leadership::new(self.clone(), own, lease, raised)))
     }
 
