@@ -45,6 +45,8 @@ own_servers() {
     left_out "what reads files of this machine: the JUnit extension, files.sh, inspect.sh, bulkload.sh, root.sh"
   fi
 
+  "$HERE/sync.sh" || { echo "FAILED: puts that are acknowledged before they are synced" >&2; failed=1; }
+
   ENDPOINTS_DIR="$DIR/endpoints" "$HERE/endpoints.sh" < /dev/null || { echo "FAILED: endpoints" >&2; failed=1; }
 
   QUOTAS_DIR="$DIR/quotas" "$HERE/quotas.sh" < /dev/null || { echo "FAILED: quotas" >&2; failed=1; }
