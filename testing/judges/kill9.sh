@@ -9,5 +9,5 @@ kill9() { # kill9 FAULT
   KILL9_DIR="$DIR/kill9-$run" SECONDS_A_ROUND=3 HALCYON="$HALCYON" with_fault "$1" "$TESTING/compat/kill9.sh" "${ROUNDS:-1}"
 }
 ROUNDS=3 expect 0 '^kill -9: 3 rounds, nothing lost' kill9 NONE
-expect not 'a thread ended [0-9]* ms before the kill: writer-. .*planted: put is refused' kill9 PUTS_FAIL
+expect not 'a thread ended [0-9]* ms before the kill: writer-.: .*planted: put is refused' kill9 PUTS_FAIL
 expect not '^TWICE counter-' kill9 COUNTERS_ARE_AHEAD

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Stands for `halcyon shell` and, when it is called curl, for WebHDFS, in a cluster whose tables have two regions. STATE is a directory:
+# places has "region server", files has "region/family name". FAKE=idle: a master that answers with success and does nothing; lazy: it
+# flushes and does not compact.
+places="$STATE/places" files="$STATE/files"
+region() { printf '%032d' "$1"; }
+if [ "$(basename "$0")" = curl ]; then
+  path="${*: -1}" path="${path#*/webhdfs/v1}" path="${path%\?*}"
+  names() { sed 's/.*/{"pathSuffix":"&","type":"FILE"},/'; }
+  case "$path" in
+    */data/default/*/*/*) path="${path#/hbase/data/default/*/}"; sed -n "s|^$path ||p" "$files" | names ;;
+    *) { cut -d ' ' -f 1 "$places"; echo .tabledesc; } | names ;;
+  esac
+  exit 0
+fi
+line="${*: -1}"
+case "$line" in
+  list_regions*)
+    while read -r region server; do
+      echo "{\"server_name\":\"$server\",\"region_name\":\"t,5,1.$region.\",\"start_key\":\"5\",\"end_key\":\"\",\"state\":\"OPEN\"}"
+    done < "$places" ;;
+  move*)
+    [ "${FAKE:-}" = idle ] || { region="$(cut -d "'" -f 2 <<< "$line")"; sed -i "s/^$region .*/$region $(cut -d "'" -f 4 <<< "$line")/" "$places"; } ;;
+  flush*) [ "${FAKE:-}" = idle ] || echo "$(region 1)/f new$RANDOM" >> "$files" ;;
+  major_compact*) [ -n "${FAKE:-}" ] || echo "$(region 1)/f whole$RANDOM" > "$files" ;;
+  put*) ;;
+  get*) echo " f:clock  timestamp=$(date -u -d "${OFFSET:-0} sec" +%Y-%m-%dT%H:%M:%S.%3N), value=x" ;;
+esac
