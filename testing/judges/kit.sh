@@ -1,6 +1,7 @@
 # Shared by the judges of judges. Source it: HERE, COMPAT, HALCYON and DIR, a directory that is removed after success.
 # expect 0|not REASON COMMAND...    COMMAND succeeds, or fails, and its output has REASON (a pattern of grep -E). Its output is in $DIR/said
 # with_fault FAULT COMMAND...       COMMAND with a FAULT of src/halcyon/judges/Fault.java in the Java client; NONE for none
+# work_until PID PATTERN            for a command of `expect`: waits until its output has PATTERN or the process has ended, at most 120 s
 # faulty_client                     compiles that client, once, and sets CLIENT26_FIRST
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 TESTING="$(cd "$HERE/.." && pwd)"
@@ -33,6 +34,10 @@ expect() {
   fi
   tail -n 30 "$DIR/said" >&2
   exit 1
+}
+
+work_until() {
+  process_await "$1" 120 grep -qE -e "$2" "$DIR/said" || true
 }
 
 faulty_client() {

@@ -13,9 +13,9 @@ recorder() { # recorder FAULT
   rm -f "$DIR/stop"
   mkdir -p "$DIR/histories$run"
   client26 halcyon.compat.histories.Recorder create "$ZK" "h$run"
-  CLIENT26_OPTIONS="-Dsound=300" with_fault "$1" client26 halcyon.compat.histories.Recorder record "$ZK" "h$run" "$DIR/histories$run" "$DIR/stop" &
+  CLIENT26_OPTIONS="-Dsound=300 -Drate=60 -Dleast=3" with_fault "$1" client26 halcyon.compat.histories.Recorder record "$ZK" "h$run" "$DIR/histories$run" "$DIR/stop" &
   client=$!
-  sleep 14
+  work_until "$client" '^so far: [0-9]{4} operations'
   touch "$DIR/stop"
   wait "$client"
 }

@@ -2,14 +2,18 @@ package halcyon.judges;
 
 import java.io.IOException;
 import java.util.Arrays;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.KeyValue;
+import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.metrics.ScanMetrics;
+import org.apache.hadoop.hbase.util.Bytes;
 
 /**
  * What a server would do wrong, made in the client: -Dfault=NAME. A judge that does not say no to it is blind.
@@ -33,15 +37,34 @@ enum Fault {
   /** Counters are ahead, as if increments were done twice. */
   COUNTERS_ARE_AHEAD,
   /** Appends are refused, from the first. */
-  APPENDS_FAIL;
+  APPENDS_FAIL,
+  /** Of two systems that are compared the first fails each tenth put as HBase fails by a bug of its own. */
+  FIRST_IS_BROKEN,
+  /** As that, and the second does more in the same call. */
+  FIRST_IS_BROKEN_SECOND_DOES_MORE;
 
   static final Fault CHOSEN = valueOf(System.getProperty("fault", "NONE"));
   private static final long SOUND = Long.getLong("sound", 50);
   private static final AtomicLong CALLS = new AtomicLong();
+  private static final ConcurrentHashMap<Integer, AtomicLong> PUTS = new ConcurrentHashMap<>();
 
   /** A call of {@code Table}. */
   interface Call {
     Object answer() throws Throwable;
+  }
+
+  /** One of two systems that are compared. */
+  Object ofPair(int system, Table table, Object[] arguments, Call call) throws Throwable {
+    boolean isDue = arguments.length == 1 && arguments[0] instanceof Put
+        && PUTS.computeIfAbsent(system, key -> new AtomicLong()).incrementAndGet() % 10 == 0;
+    if (isDue && system == 1) {
+      throw new IOException("Cannot invoke \"planted\" because \"x\" is null");
+    }
+    if (isDue && this == FIRST_IS_BROKEN_SECOND_DOES_MORE) {
+      Put put = (Put) arguments[0];
+      table.put(new Put(Bytes.toBytes("planted")).addColumn(put.getFamilyCellMap().firstKey(), null, null));
+    }
+    return call.answer();
   }
 
   Object around(String method, Call call) throws Throwable {
@@ -80,7 +103,7 @@ enum Fault {
     Cell[] cells = Arrays.stream(result.rawCells()).map(cell -> {
       byte[] value = CellUtil.cloneValue(cell);
       if (isAhead && value.length == Long.BYTES) {
-        value = org.apache.hadoop.hbase.util.Bytes.toBytes(org.apache.hadoop.hbase.util.Bytes.toLong(value) + 100);
+        value = Bytes.toBytes(Bytes.toLong(value) + 100);
       } else if (!isAhead) {
         value = Arrays.copyOf(value, 5);
       }

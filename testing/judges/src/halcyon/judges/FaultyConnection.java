@@ -5,6 +5,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
@@ -24,24 +25,34 @@ import org.apache.hadoop.hbase.security.User;
 public final class FaultyConnection implements Connection {
   private static final String IMPLEMENTATION = "hbase.client.connection.impl";
 
+  private static final AtomicInteger CONNECTIONS = new AtomicInteger();
+
   private final Connection connection;
+  private final int number;
 
   /** What ConnectionFactory looks for. */
   FaultyConnection(Configuration conf, ExecutorService pool, User user, Map<String, byte[]> attributes) throws IOException {
     Configuration own = new Configuration(conf);
     own.unset(IMPLEMENTATION);
     connection = ConnectionFactory.createConnection(own, pool, user, attributes);
+    number = CONNECTIONS.incrementAndGet();
   }
 
-  private static Table faulty(Table table) {
-    return (Table) Proxy.newProxyInstance(Table.class.getClassLoader(), new Class<?>[] {Table.class},
-        (proxy, method, arguments) -> Fault.CHOSEN.around(method.getName(), () -> {
-          try {
-            return method.invoke(table, arguments);
-          } catch (InvocationTargetException e) {
-            throw e.getCause();
-          }
-        }));
+  private Table faulty(Table table) {
+    return (Table) Proxy.newProxyInstance(Table.class.getClassLoader(), new Class<?>[] {Table.class}, (proxy, method, arguments) -> {
+      Fault.Call call = () -> {
+        try {
+          return method.invoke(table, arguments);
+        } catch (InvocationTargetException e) {
+          throw e.getCause();
+        }
+      };
+      return switch (Fault.CHOSEN) {
+        case FIRST_IS_BROKEN, FIRST_IS_BROKEN_SECOND_DOES_MORE ->
+            method.getName().equals("put") ? Fault.CHOSEN.ofPair(number, table, arguments, call) : call.answer();
+        default -> Fault.CHOSEN.around(method.getName(), call);
+      };
+    });
   }
 
   @Override
