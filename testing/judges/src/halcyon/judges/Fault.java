@@ -28,7 +28,7 @@ enum Fault {
   VALUES_ARE_CUT,
   /** A thread of the client ends. */
   GETS_END_THREADS,
-  /** An exception that is no IOException. */
+  /** Each second get ends in an exception that is no IOException. */
   GETS_BREAK,
   /** Increments take longer than the program runs. */
   INCREMENTS_HANG,
@@ -82,7 +82,11 @@ enum Fault {
     switch (this) {
       case PUTS_FAIL, APPENDS_FAIL -> throw new DoNotRetryIOException("planted: " + method + " is refused");
       case GETS_END_THREADS -> throw new LinkageError("planted: a thread ends");
-      case GETS_BREAK -> throw new IllegalStateException("planted: the client is broken");
+      case GETS_BREAK -> {
+        if (CALLS.get() % 2 == 0) {
+          throw new IllegalStateException("planted: the client is broken");
+        }
+      }
       case INCREMENTS_HANG -> Thread.sleep(3_000);
       default -> { }
     }
