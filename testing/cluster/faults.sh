@@ -183,14 +183,9 @@ places() { # places TABLE: "region server" of each region that is open
 moved() { # moved BEFORE AFTER SERVER: how many regions are at the server now and were at another one before
   awk -v to="$3" 'NR == FNR {was[$1] = $2; next} $2 == to && $1 in was && was[$1] != to {n++} END {print n + 0}' <(echo "$1") <(echo "$2")
 }
-hdfs_names() { # hdfs_names PATH: what is in a directory; nothing if it cannot be asked
-  curl -sf --max-time 5 "http://$(setting_of namenode_http)/webhdfs/v1$1?op=LISTSTATUS" | grep -o '"pathSuffix":"[^"]*"' | cut -d '"' -f 4 || true
-}
-store_files() { # store_files TABLE: "region/family name" of each
-  local region family
-  for region in $(hdfs_names "/hbase/data/default/$1" | grep -x '[0-9a-f]\{32\}' || true); do
-    for family in f g; do hdfs_names "/hbase/data/default/$1/$region/$family" | sed "s|^|$region/$family |"; done
-  done
+store_files() { # store_files TABLE: "region/family name" of each, as the NameNode has them; nothing if it does not answer
+  curl -sf --max-time 10 "http://$(setting_of namenode_http)/fsck?ugi=$(id -un)&path=/hbase/data/default/$1&files=1" |
+    sed -n "s|^/hbase/data/default/$1/\([0-9a-f]\{32\}/[fg]\)/\([^ /]*\) [0-9].*|\1 \2|p" || true
 }
 new_files() { # new_files BEFORE AFTER: how many
   awk 'NR == FNR {was[$0]; next} NF == 2 && !($0 in was) {n++} END {print n + 0}' <(echo "$1") <(echo "$2")
