@@ -96,7 +96,7 @@ fn tests_that_are_not_there_are_found() {
         "TestAsyncTableAdminApi2.testAddColumnFamily",
         "TestFromClientSideWithCoprocessor.testDeleteFamilyVersion",
         "testing/compat/stop-master.sh",
-        "programs/halcyon/tests/compatibility.rs::tests_that_are_not_there_are_found",
+        "programs/halcyon/tests/compatibility/named_tests.rs::tests_that_are_not_there_are_found",
     ] {
         assert_eq!(wrong_test(&tests, "works", test), None, "{test}");
         assert!(wrong_test(&tests, "answered", test).is_some(), "{test}");
@@ -108,8 +108,8 @@ fn tests_that_are_not_there_are_found() {
         "GoneTest.putAndGet",
         "TestAsyncTableAdminApi2.testGone",
         "testing/compat/gone.sh",
-        "programs/halcyon/tests/compatibility.rs::gone",
-        "programs/halcyon/tests/compatibility.rs::wrong_test",
+        "programs/halcyon/tests/compatibility/named_tests.rs::gone",
+        "programs/halcyon/tests/compatibility/named_tests.rs::wrong_test",
         "programs/halcyon/tests/gone.rs::gone",
     ] {
         assert!(wrong_test(&tests, "works", test).is_some(), "{test:?}");
