@@ -17,6 +17,7 @@
 # make sim-servers  the same with real region servers; SEEDS=, FIRST=
 # make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options":
 #              with --decommission a server is decommissioned and dies while its regions move, and another one is decommissioned
+# make judges       faults that are planted where tests look: each test must say no, and yes without them; HALCYON=, JUDGES="mixed-load ..."
 # make sim-flaws    deliberate bugs of masters and region servers, each of which the seeds must find
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
@@ -111,6 +112,7 @@ SERVERS ?= mixed
 ROUNDS ?=
 SCREENSHOTS ?=
 PARTS ?=
+JUDGES ?=
 SECONDS ?= 120
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
@@ -119,7 +121,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-decommission bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-decommission bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws judges judges-short
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -134,7 +136,7 @@ book:
 	mdbook build --dest-dir "$(CARGO_TARGET_DIR)/book"
 	@echo "$(CARGO_TARGET_DIR)/book/index.html"
 
-test: check unit compat-tested
+test: check unit judges-short compat-tested
 
 check:
 	cargo xtask check
@@ -183,6 +185,14 @@ phoenix-test: build
 
 phoenix-suite: build
 	HALCYON="$(HALCYON)" testing/compat/phoenix-suite.sh $(CLASSES)
+
+# Seconds, and no server.
+judges-short:
+	testing/judges/run.sh servers filters
+
+judges: build
+	cargo build --package halcyon-histories
+	HALCYON="$(HALCYON)" testing/judges/run.sh $(JUDGES)
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(or $(ROUNDS),1000)

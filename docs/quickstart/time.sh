@@ -15,7 +15,7 @@ else
 fi
 ended() { # make hands SIGTERM on to the server
   kill "$SERVER_PID" 2> /dev/null || return 0
-  process_end "$SERVER_PID" 30
+  process_end "$SERVER_PID" 30 || [ $? -ne 124 ] # that of make, which was told to end
 }
 SERVER_PID=""
 trap '[ -z "$SERVER_PID" ] || ended; rm -rf "$DIR"' EXIT

@@ -27,7 +27,9 @@ bench_dir() {
 
 bench_end() { # bench_end EXIT_CODE
   server_kill
+  [ -z "$SERVER_TROUBLE" ] || set -- 1 # not every script ends when server_stop fails
   if [ "$1" -eq 0 ] && [ -z "${KEEP:-}" ]; then rm -rf "$DIR"; else echo "logs and data stay in $DIR" >&2; fi
+  exit "$1"
 }
 
 # halcyon_start [OPTIONS...] with its data and its log in DIR; sets ZK and SERVER_PID.

@@ -17,7 +17,7 @@ trap 'cluster down' EXIT
 trap 'exit 143' TERM INT
 
 look() { # look TEST
-  cargo test --quiet --package halcyon --test all -- --ignored --exact --nocapture "browser_cluster::$1"
+  "$HERE/../compat/cargo-tests.sh" 1 --quiet --package halcyon --test all -- --ignored --exact --nocapture "browser_cluster::$1"
 }
 pages_of() { sed -n 's|^master-info http://\(.*\)/$|\1|p' "$CLUSTER_DIR/$1/log" | tail -n 1; } # pages_of PROCESS
 master_name() { sed -n 's/^master //p' "$CLUSTER_DIR/$1/log" | tail -n 1; }

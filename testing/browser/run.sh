@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 . testing/browser/chromium.sh
-exec cargo test --package halcyon --test all browser:: -- --ignored --nocapture
+exec testing/compat/cargo-tests.sh 2 --package halcyon --test all browser:: -- --ignored --nocapture

@@ -2,7 +2,8 @@
 # A small cluster on this machine's loopback, from Maven coordinates: ZooKeeper, a NameNode, DataNodes. Each is a process of its own.
 #   cluster.sh up [OPTION...]              starts it, prints what a client needs, returns
 #   cluster.sh run [OPTION...] COMMAND...  starts it, runs COMMAND, ends it; the result is that of COMMAND
-#   cluster.sh down                        ends it
+#   cluster.sh down                        ends it; fails if an assertion of a process of Halcyon had failed, and so does run
+#   cluster.sh sound                       fails if one has failed so far
 #   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes.
 #                                          "ended, 0": the process ended with this exit status
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
@@ -129,6 +130,7 @@ keep() {
 finish() {
   trap '' TERM INT HUP
   local file
+  process_note_ends
   for file in "$DIR"/*/pid; do
     [ ! -e "$file" ] || process_kill "$(cat "$file")"
   done
@@ -136,12 +138,21 @@ finish() {
   rm -f "$DIR/ready"
 }
 
-down() {
-  keeper_lives || return 0
+down() { # processes that the keeper kills at its end are not judged: it notes no ends then
   local pid
-  pid="$(cat "$DIR/keeper.pid")"
-  kill "$pid"
-  process_end "$pid" 30
+  if keeper_lives; then
+    pid="$(cat "$DIR/keeper.pid")"
+    kill "$pid"
+    process_end "$pid" 30 || [ $? -ne 124 ] # the keeper may be the child of another shell
+  fi
+  [ -e "$DIR/cluster" ] && [ ! -e "$DIR/judged" ] || return 0
+  : > "$DIR/judged"
+  processes_are_sound
+}
+
+sound() {
+  settings > /dev/null
+  processes_are_sound
 }
 
 settings() {
@@ -188,7 +199,7 @@ one() { # one VERB PROCESS
     freeze) process_freeze "$dir" ;;
     freeze-server) process_server_signal "$dir" STOP ;;
     thaw) process_thaw "$dir" ;;
-    stop) process_signal "$dir" TERM && process_gone "$dir" 30 ;;
+    stop) process_signal "$dir" TERM && process_gone "$dir" 30 && process_ended_in_order "$dir" ;;
     start) process_restart "$dir" ;;
   esac
 }
@@ -198,7 +209,7 @@ verb="${1:-}"
 case "$verb" in
   up) options "$@"; up; settings ;;
   run) options "$@"; run ;;
-  keep | down | settings | status | zookeepers) "$verb" ;;
+  keep | down | settings | status | sound | zookeepers) "$verb" ;;
   kill | kill-server | freeze | freeze-server | server | thaw | stop | start) one "$verb" "$@" ;;
   active) settings > /dev/null; hdfs_active "${1:?which NameNode?}" ;;
   *) usage ;;

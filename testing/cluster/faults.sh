@@ -175,30 +175,63 @@ end_zookeepers() {
 begin_namenode() { killed namenode && begun 5 "the NameNode was killed, for 5 s"; }
 begin_freeze_namenode() { frozen namenode && begun 12 "the NameNode is frozen for 12 s"; }
 end_freeze_namenode() { thaw; }
-begin_move() { # some regions, to one server
-  local kind region count until=$((SECONDS + 15))
+# What moves, flushes and compactions have changed, from texts that were taken before and after.
+places() { # places TABLE: "region server" of each region that is open
+  timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" |
+    sed -n 's/.*"server_name":"\([^"]*\)","region_name":"[^"]*\.\([0-9a-f]\{32\}\)\.".*"state":"OPEN".*/\2 \1/p' | sort -u
+}
+moved() { # moved BEFORE AFTER SERVER: how many regions are at the server now and were at another one before
+  awk -v to="$3" 'NR == FNR {was[$1] = $2; next} $2 == to && $1 in was && was[$1] != to {n++} END {print n + 0}' <(echo "$1") <(echo "$2")
+}
+store_files() { # store_files TABLE: "region/family name" of each, as the NameNode has them; nothing if it does not answer
+  curl -sf --max-time 10 "http://$(setting_of namenode_http)/fsck?ugi=$(id -un)&path=/hbase/data/default/$1&files=1" |
+    sed -n "s|^/hbase/data/default/$1/\([0-9a-f]\{32\}/[fg]\)/\([^ /]*\) [0-9].*|\1 \2|p" || true
+}
+new_files() { # new_files BEFORE AFTER: how many
+  awk 'NR == FNR {was[$0]; next} NF == 2 && !($0 in was) {n++} END {print n + 0}' <(echo "$1") <(echo "$2")
+}
+rewritten() { # rewritten BEFORE AFTER: how many stores have files, and none of those of before
+  awk 'NR == FNR {if (NF == 2) {was[$0]; had[$1]}; next} NF == 2 {has[$1]; if ($0 in was) kept[$1]}
+    END {for (store in has) if (store in had && !(store in kept)) n++; print n + 0}' <(echo "$1") <(echo "$2")
+}
+
+begin_move() { # some regions, to one server; it counts if one went there from another
+  local kind region count before until=$((SECONDS + 15))
   a_running $(servers) || return 1
   random 3
   kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
-  for region in $(timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'h-$kind'" | grep -o '[0-9a-f]\{32\}' | awk '!seen[$0]++'); do
+  before="$(places "h-$kind")"
+  for region in $(cut -d ' ' -f 1 <<< "$before"); do
     random 2
     [ "$SECONDS" -lt "$until" ] || break # the other fault of a pair has its time
     [ "$CHOICE" = 0 ] || timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "move '$region', '$(name_of "$CHOSEN")'" > /dev/null 2>&1 || note "the move of $region failed"
   done
-  count="$(at_server "h-$kind" "$(name_of "$CHOSEN")")"
-  [ "${count:-0}" -gt 0 ] || return 1
-  took_effect
-  begun 0 "regions of h-$kind were moved; $count are at $CHOSEN ($(name_of "$CHOSEN"))"
+  count="$(moved "$before" "$(places "h-$kind")" "$(name_of "$CHOSEN")")"
+  begun 0 "regions of h-$kind were to move; $count have gone to $CHOSEN ($(name_of "$CHOSEN"))"
+  if [ "$count" -gt 0 ]; then took_effect; else had_none ""; fi
 }
-begin_flush() { # new store files, and then one
-  local kind
+FLUSHED=() FILES_BEFORE=()
+begin_flush() { # new store files, and then one of them in each store
+  local kind before
   random 3
   kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
-  timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'h-$kind'" > /dev/null 2>&1 &&
-    timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "major_compact 'h-$kind'" > /dev/null 2>&1 || return 1
-  took_effect
+  before="$(store_files "h-$kind")"
+  timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'h-$kind'" > /dev/null 2>&1 || return 1
+  FLUSHED[SLOT]="h-$kind" FILES_BEFORE[SLOT]="$(store_files "h-$kind")"
   CHOSEN=""
-  begun 0 "h-$kind was flushed, and is compacted"
+  begun 5 "h-$kind was flushed, $(new_files "$before" "${FILES_BEFORE[SLOT]}") new files, and is compacted"
+  [ "$(new_files "$before" "${FILES_BEFORE[SLOT]}")" -gt 0 ] &&
+    timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "major_compact 'h-$kind'" > /dev/null 2>&1 || FLUSHED[SLOT]=""
+}
+end_flush() { # it counts if the flush made a file, and the compaction put another one in the place of all files of a store
+  local try
+  if [ -n "${FLUSHED[SLOT]}" ]; then
+    for ((try = 0; try < 15; try++)); do
+      [ "$(rewritten "${FILES_BEFORE[SLOT]}" "$(store_files "${FLUSHED[SLOT]}")")" = 0 ] || { took_effect; return; }
+      sleep 1
+    done
+  fi
+  had_none ""
 }
 begin_all() { # every server of Halcyon
   local name
@@ -400,20 +433,45 @@ end_read_only() { # the disk is repaired; its DataNode may have ended itself
   mount_disk
 }
 
+CLOCK=() # the offset that the server of a slot has
 begin_clock() { # a server with another clock than the others, from a start to the next one
   local server
-  a_running $(servers) && server="$CHOSEN" && one_of +0.5 -0.5 && with_clock "$server" "$CHOSEN" || return 1
-  took_effect
+  a_running $(servers) && server="$CHOSEN" && one_of +0.5 -0.5 && CLOCK[SLOT]="$CHOSEN" && with_clock "$server" "$CHOSEN"
+}
+timestamp_at() { # timestamp_at SERVER: "before timestamp after" of a put there, in ms: of this script's clock and of the server's
+  local before after region key seen server="$1"
+  places h-lists | grep -qF " $server" || {
+    region="$(places h-lists | head -n 1 | cut -d ' ' -f 1)"
+    timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "move '$region', '$server'" > /dev/null 2>&1 || return 1
+  }
+  key="$(timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'h-lists'" | grep -F "\"$server\"" |
+    sed -n 's/.*"start_key":"\([^"]*\)".*/\1/p' | head -n 1)"
+  before="$(date +%s%3N)"
+  timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "put 'h-lists', '${key:-0}-clock', 'f:clock', 'x'" > /dev/null 2>&1 || return 1
+  after="$(date +%s%3N)"
+  seen="$(timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "get 'h-lists', '${key:-0}-clock', 'f:clock'" | grep -o 'timestamp=[0-9T:.-]*' | cut -d = -f 2)"
+  [ -n "$seen" ] && echo "$before $(date -u -d "$seen" +%s%3N) $after"
+}
+is_off() { # is_off OFFSET BEFORE SEEN AFTER: a time that was seen in between is at least 300 ms off
+  case "$1" in
+    +*) [ "$3" -gt $(($4 + 300)) ] ;;
+    *) [ "$3" -lt $(($2 - 300)) ] ;;
+  esac
 }
 with_clock() { # with_clock SERVER OFFSET
   cluster stop "$1" || return 1
   printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$2" > "$CLUSTER_DIR/$1/environment"
   CHOSEN="$1"
   cluster start "$1" || { rm "$CLUSTER_DIR/$1/environment"; return 1; }
-  grep -qz "FAKETIME=$2" "/proc/$(cluster server "$1")/environ" || fail "$1 has not got its clock"
   begun 20 "$1 was stopped; for 20 s its clock is $2 s off"
 }
-end_clock() {
+end_clock() { # it counts if a put at the server has its time
+  local seen
+  # shellcheck disable=SC2086
+  if seen="$(timestamp_at "$(name_of "${TARGET[SLOT]}")")" && is_off "${CLOCK[SLOT]}" $seen; then took_effect; else had_none ": ${seen:-no put}"; fi
+  clock_back
+}
+clock_back() {
   rm -f "$CLUSTER_DIR/${TARGET[SLOT]}/environment"
   cluster stop "${TARGET[SLOT]}" || cluster kill "${TARGET[SLOT]}" || true
 }
@@ -423,7 +481,7 @@ begin_far_clock() { # so far off that a master does not take the server
 }
 rejected() { cat "$CLUSTER_DIR"/halcyon*/log | grep -c 'too far out of sync' || true; }
 end_far_clock() {
-  end_clock
+  clock_back
   if [ "$(rejected)" -gt "$FAR_BEFORE" ]; then took_effect; else had_none ""; fi
 }
 

@@ -10,9 +10,10 @@ tests() { # tests CLUSTER_OPTION... -- TEST_ARGUMENT...
   local options=()
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
-  "$HERE/cluster.sh" run --parts hdfs --seconds 900 "${options[@]}" cargo test --quiet --package halcyon-hdfs --test hdfs -- \
+  "$HERE/cluster.sh" run --parts hdfs --seconds 900 "${options[@]}" "$HERE/../compat/cargo-tests.sh" "$LEAST" --quiet --package halcyon-hdfs --test hdfs -- \
     --ignored --test-threads 1 --nocapture "$@"
 }
 
+[ $# -eq 0 ] && LEAST=30 || LEAST=1
 tests --datanodes 4 -- --skip failover "$@"
-tests --standby -- failover
+LEAST=2 tests --standby -- failover

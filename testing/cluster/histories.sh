@@ -26,7 +26,7 @@ export HALCYON="${HALCYON:-$TARGET/release/halcyon}"
 HISTORIES="${HISTORIES:-$TARGET/debug/halcyon-histories}"
 SECONDS_OF_FAULTS="${SECONDS_OF_FAULTS:-180}" SEED="${SEED:-1}" SERVERS="${SERVERS:-3}" RATE="${RATE:-25}" DELETES="${DELETES:-true}"
 LOADS="${LOADS:-}" NODES="${NODES:-25000}" INGEST_RATE="${INGEST_RATE:-500}"
-KINDS="lists registers rows"
+KINDS="lists registers rows" ANSWERS_LEAST=100
 for program in "$HALCYON" "$HISTORIES"; do
   [ -x "$program" ] || { echo "no program at $program: build it, or set HALCYON and HISTORIES" >&2; exit 66; }
 done
@@ -88,12 +88,21 @@ all_are_open() {
 }
 recorders_work() {
   local pid
+  cluster sound || fail "an assertion has failed"
   for pid in "${RECORDERS[@]}"; do kill -0 "$pid" 2> /dev/null || fail "a recorder ended: $(tail -n 3 "$RESULTS"/*.log)"; done
   ! has_load list || linked_list_works || linked_list_end
   ! has_load ingest || ingest_works || fail "the ingest ended: $(tail -n 3 "$CLUSTER_DIR/ingest.log")"
 }
-recorded() { cat "$RESULTS"/*-{lists,registers,rows}.txt | grep -c ' ok' || true; }
-have_recorded() { [ "$(recorded)" -gt "$1" ]; }
+recorded() { # recorded FILE...: "file answers" of each
+  local file
+  for file in "$@"; do echo "$file $(grep -c ' ok' "$file" || true)"; done
+}
+# have_recorded BEFORE AFTER: each file has as many answers more as show that its recorder works. They are written some dozens at a time
+have_recorded() {
+  awk -v least="$ANSWERS_LEAST" 'NR == FNR {was[$1] = $2; next} {n++} !($1 in was) || $2 - was[$1] < least {few++}
+    END {exit n == 0 || few > 0}' <(echo "$1") <(echo "$2")
+}
+all_have_recorded() { have_recorded "$1" "$(recorded "$RESULTS"/*-{lists,registers,rows}.txt)"; }
 has_ingested() { [ "$(ingest_nodes)" -gt "$1" ]; }
 has_verified() { [ "$(linked_list_verified)" -ge "$1" ] || ! linked_list_works; }
 
@@ -124,13 +133,13 @@ wait_for 60 grep -q '^working' "$RESULTS/java.log"
 ! has_load ingest || ingest_start "$INGEST_RATE"
 sleep 5
 
-# When all works again, the recorders have answers, too.
+# When all works again, each recorder has answers of each kind, too.
 works_again() {
   local before
   settle
   recorders_work
-  before="$(recorded)"
-  wait_for 60 have_recorded $((before + 500))
+  before="$(recorded "$RESULTS"/*-{lists,registers,rows}.txt)"
+  wait_for 60 all_have_recorded "$before"
   if has_load ingest; then
     before="$(ingest_nodes)"
     wait_for 120 has_ingested $((before + 500))

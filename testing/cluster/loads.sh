@@ -51,7 +51,7 @@ ingest_verdict() { # ends it, and looks for every node whose write was acknowled
     fail "the verifier failed: $(cat "$CLUSTER_DIR/verify.out" "$CLUSTER_DIR/verify.log")"
   count_of() { sed -n "s/^$1 \([0-9]*\)$/\1/p" "$CLUSTER_DIR/verify.out"; }
   there=$(($(count_of REFERENCED) + $(count_of UNREFERENCED)))
-  [ "$(count_of UNDEFINED)" = 0 ] && [ "$(count_of CORRUPT)" = 0 ] && [ "$(count_of REFERENCED)" -gt 0 ] && [ "$there" -ge "$acknowledged" ] ||
+  [ "$(count_of UNDEFINED)" = 0 ] && [ "$(count_of CORRUPT)" = 0 ] && [ "$(count_of REFERENCED)" -gt 0 ] && [ "$there" -ge "$acknowledged" ] && [ "$acknowledged" -ge 500 ] ||
     fail "$acknowledged nodes were acknowledged, and there are: $(cat "$CLUSTER_DIR/verify.out")"
   echo "ingest: $acknowledged nodes acknowledged, $there there, none undefined"
 }

@@ -88,6 +88,7 @@ client_verdict() { # its last check and counts; fails with it
   wait "$CLIENT" || result=$?
   CLIENT=""
   grep -v '^so far' "$CLUSTER_DIR/client.log" | tail -n 25
+  cluster sound || fail "a process of the cluster has failed; logs are in $CLUSTER_DIR"
   [ "$result" = 0 ] || fail "the client saw errors or differences; logs are in $CLUSTER_DIR"
 }
 is_open() { # is_open TABLE: every region of it

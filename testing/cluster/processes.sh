@@ -66,6 +66,7 @@ process_start() {
   local dir="$DIR/$1" group before=() variables=()
   mkdir -p "$dir"
   "${1%%[0-9]*}_command" "$1"
+  [ ! -e "$dir/pid" ] || [ -e "$dir/exit" ] || process_note_end "$1"
   rm -f "$dir/exit"
   group="$(tr ' ' '\n' <<< "${CLUSTER_GROUPS:-}" | sed -n "s/^$1=//p")"
   [ -z "$group" ] || before=(setpriv --regid "$group" --clear-groups --) # first: a new group clears the signal of the next
@@ -77,15 +78,30 @@ process_start() {
 
 # process_note_ends: only for the keeper. Writes the exit statuses of processes that have ended.
 process_note_ends() {
-  local dir pid code
+  local dir
   for dir in "$DIR"/*/; do
     [ -e "$dir/pid" ] && [ ! -e "$dir/exit" ] || continue
-    pid="$(< "$dir/pid")"
-    kill -0 "$pid" 2> /dev/null && continue
-    code=0
-    wait "$pid" || code=$?
-    echo "$code" > "$dir/exit"
+    kill -0 "$(< "$dir/pid")" 2> /dev/null || process_note_end "$(basename "$dir")"
   done
+}
+
+process_note_end() { # process_note_end NAME: of a process that has ended; the file `ends` keeps what a new start removes
+  local code=0
+  wait "$(< "$DIR/$1/pid")" || code=$?
+  echo "$code" > "$DIR/$1/exit"
+  echo "$1 $code" >> "$DIR/ends"
+}
+
+# processes_are_sound: no process of Halcyon has ended by an assertion, and none has failed that did not end one. It says which did.
+processes_are_sound() {
+  local name code sound=0
+  [ ! -e "$DIR/ends" ] || while read -r name code; do
+    case "$name" in halcyon* | master*) ! is_assertion "$code" || { echo "$name has ended with $code, by an assertion" >&2; sound=1; } ;; esac
+  done < "$DIR/ends"
+  for name in "$DIR"/{halcyon,master}[0-9]*/log; do
+    [ ! -e "$name" ] || ! failed_assertions "$name" >&2 || sound=1
+  done
+  return $sound
 }
 
 process_ready() { # process_ready NAME SECONDS COMMAND...: waits until COMMAND succeeds; else the end of the process's log
@@ -146,6 +162,13 @@ process_gone() { # process_gone DIRECTORY SECONDS: waits for its end
     [ $((tries--)) -gt 0 ] || { echo "$(basename "$1") did not end within $2 s" >&2; return 1; }
     sleep 0.1
   done
+}
+
+process_ended_in_order() { # process_ended_in_order DIRECTORY: not by an assertion
+  local tries=100 code
+  until [ -e "$1/exit" ] || [ $((tries--)) -le 0 ]; do sleep 0.1; done
+  code="$(cat "$1/exit" 2> /dev/null)" || { echo "the end of $(basename "$1") was not noted" >&2; return 1; }
+  ! is_assertion "$code" || { echo "$(basename "$1") has ended with $code, by an assertion" >&2; return 1; }
 }
 
 process_restart() { # process_restart DIRECTORY: asks the keeper to start it, and waits until it runs

@@ -9,12 +9,17 @@
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$HERE/../.."
+. "$HERE/../compat/server.sh"
+# tests that have to run, when none is chosen by an argument
+with_least() { local least="$1"; shift; if [ $# -eq 0 ]; then LEAST="$least"; else LEAST=1; fi; }
 
 with_zookeeper() {
   . "$HERE/../compat/java.sh"
   . "$HERE/../compat/hbase.sh"
   hbase_fetch
-  HBASE_CLASS_PATH="$HBASE_LIB/*" "$HERE/cluster.sh" run --parts zookeeper --seconds 900 cargo test --quiet --package halcyon-zookeeper --test zookeeper --test procedures --test election --test takeover -- \
+  with_least 30 "$@"
+  HBASE_CLASS_PATH="$HBASE_LIB/*" "$HERE/cluster.sh" run --parts zookeeper --seconds 900 "$HERE/../compat/cargo-tests.sh" "$LEAST" \
+    --quiet --package halcyon-zookeeper --test zookeeper --test procedures --test election --test takeover -- \
     --ignored --test-threads 1 --nocapture "$@"
 }
 
@@ -25,6 +30,8 @@ with_ensemble() {
     . "$HERE/../compat/hbase.sh"
     hbase_fetch # in the namespace there is no network
     inside=(unshare --net --)
+  else
+    left_out "members of an ensemble are not cut off, that needs root and nft"
   fi
   "${inside[@]}" "$HERE/zookeeper-test.sh" --ensemble-inside "${#inside[@]}" "$@"
 }
@@ -33,7 +40,8 @@ ensemble_inside() { # ensemble_inside 0|NUMBER [ARGUMENT...]: not 0: in a networ
   local cuts="$1"
   shift
   [ "$cuts" = 0 ] || ensemble_cuts
-  "$HERE/cluster.sh" run --parts zookeeper --zookeepers 3 --seconds 1800 cargo test --quiet --offline --package halcyon-zookeeper \
+  with_least 9 "$@"
+  "$HERE/cluster.sh" run --parts zookeeper --zookeepers 3 --seconds 1800 "$HERE/../compat/cargo-tests.sh" "$LEAST" --quiet --offline --package halcyon-zookeeper \
     --test ensemble -- --ignored --test-threads 1 --nocapture "$@"
 }
 
@@ -64,7 +72,7 @@ with_hbase() {
   trap 'hbase_kill' EXIT
   hbase_fetch
   hbase_start "$dir" "$dir/root"
-  HBASE_ZOOKEEPER="$HBASE_ZK" HBASE_LOG="$dir/hbase.log" cargo test --quiet --package halcyon-zookeeper --test hbase -- \
+  HBASE_ZOOKEEPER="$HBASE_ZK" HBASE_LOG="$dir/hbase.log" "$HERE/../compat/cargo-tests.sh" 1 --quiet --package halcyon-zookeeper --test hbase -- \
     --ignored --nocapture
   hbase_kill
   rm -rf "$dir"

@@ -72,7 +72,7 @@ if [ "${1:-}" = --hbase ]; then
   cp "$DIR/answers.txt" "$HERE/encryption/answers.txt"
   exit 0
 fi
-answers halcyon_begin server_kill > "$DIR/answers.txt"
+answers halcyon_begin server_kill_running > "$DIR/answers.txt"
 diff "$HERE/encryption/answers.txt" "$DIR/answers.txt" >&2 || { echo "FAILED: refusals are otherwise than HBase's" >&2; exit 1; }
 echo "$(wc -l < "$DIR/answers.txt") refusals are HBase's"
 
@@ -97,7 +97,7 @@ encryption load "$ZK" "$DIR/loaded"
 no_plain_text "$DIR/loaded"
 encryption unflushed "$ZK" 4
 encryption dump "$ZK" "$DIR/ours.dump"
-server_kill
+server_kill_running
 no_plain_text "$DIR/ours"
 cp -r "$DIR/ours" "$DIR/there"
 hbase_begin there "$KEYS"
@@ -124,7 +124,7 @@ encryption peer "$ZK" "$HBASE_ZK"
 encryption peer "$HBASE_ZK" "$ZK"
 encryption replicate "$ZK" "$HBASE_ZK" 300
 encryption replicate "$HBASE_ZK" "$ZK" 300
-server_kill
+server_kill_running
 hbase_kill
 no_plain_text "$DIR/peer-ours"
 
@@ -146,7 +146,7 @@ halcyon_begin back "${STORE%keys.jceks*}others.jceks?password=hush-hush hbase.cr
 encryption tables "$ZK" > "$DIR/tables.txt"
 printf 'plain is read\nsecret is not read\n' | diff - "$DIR/tables.txt" >&2 || { echo "FAILED: tables without their key" >&2; exit 1; }
 grep -q "No key found for subject 'next'" "$DIR/back.halcyon.log" || { echo "FAILED: the log does not say which key is missing" >&2; exit 1; }
-server_kill
+server_kill_running
 halcyon_begin back "$STORE hbase.crypto.master.key.name=next hbase.crypto.wal.key.name=walkey"
 encryption dump "$ZK" "$DIR/found.dump"
 same "with the key again" back found

@@ -45,7 +45,7 @@ case "${1:-}" in
     same "HBase's directory in Halcyon" filled taken
     trackers work "$ZK" "$ROOT"
     trackers dump "$ZK" "$ROOT" > "$DIR/worked.dump"
-    server_kill
+    server_kill_running
     hbase_start "$DIR/second" "$ROOT"
     trackers dump "$HBASE_ZK" "$ROOT" > "$DIR/back.dump"
     same "Halcyon's directory in HBase" worked back
@@ -57,7 +57,7 @@ case "${1:-}" in
     same "back in Halcyon" again end
     trackers work "$ZK" "$ROOT"
     trackers dump "$ZK" "$ROOT" > "$DIR/last.dump"
-    server_kill
+    server_kill_running
     server_start "$ROOT" "$DIR/server3.log"
     trackers dump "$ZK" "$ROOT" > "$DIR/reopened.dump"
     same "after a kill of Halcyon" last reopened

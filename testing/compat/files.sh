@@ -9,6 +9,6 @@ LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 [ -n "${HALCYON_HBASE_LIB:-}" ] || maven_jars "$HERE/files/pom.xml" "$LIB"
 export HALCYON_HBASE_LIB="$LIB"
 cd "$HERE/../.."
-cargo test -p halcyon-hfile --test golden -- --ignored
-cargo test -p halcyon-hfile --test matrix -- --ignored --nocapture
-cargo test -p halcyon-wal --test all hbase:: -- --ignored
+"$HERE/cargo-tests.sh" 2 -p halcyon-hfile --test golden -- --ignored
+"$HERE/cargo-tests.sh" 2 -p halcyon-hfile --test matrix -- --ignored --nocapture
+"$HERE/cargo-tests.sh" 3 -p halcyon-wal --test all hbase:: -- --ignored

@@ -64,5 +64,5 @@ hbase_stop() { # waits for its end, after its client asked for it
   [ -n "$HBASE_PID" ] || return 0
   local pid="$HBASE_PID"
   HBASE_PID=""
-  process_end "$pid" 60
+  process_end "$pid" 60 || [ $? -ne 124 ] # HBase's status says nothing
 }

@@ -36,8 +36,8 @@ client26_classes() {
 }
 
 # client26 CLASS ARGUMENT...: runs a program of client26, after client26_classes, for at most CLIENT26_SECONDS (default 600).
-# CLIENT26_MEMORY is its heap, default 400m; CLIENT26_OPTIONS has more options of the JVM.
+# CLIENT26_MEMORY is its heap, default 400m; CLIENT26_OPTIONS has more options of the JVM; CLIENT26_FIRST is before its class path.
 client26() {
   timeout "${CLIENT26_SECONDS:-600}" "$JAVA" "-Xmx${CLIENT26_MEMORY:-400m}" "${JAVA_FLAGS[@]}" "-Dorg.slf4j.simpleLogger.defaultLogLevel=${CLIENT26_LOG:-off}" \
-    ${CLIENT26_OPTIONS:-} -cp "$CLIENT26_CLASS_PATH" "$@"
+    ${CLIENT26_OPTIONS:-} -cp "${CLIENT26_FIRST:+$CLIENT26_FIRST:}$CLIENT26_CLASS_PATH" "$@"
 }

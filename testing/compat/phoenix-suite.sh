@@ -43,7 +43,7 @@ coprocessor_site "$COPROCESSOR_HOST_JAR:$HBASE_LIB/*:$PHOENIX_LIB/*:$TESTS_JAR" 
   > "$DIR/conf/hbase-site.xml"
 
 server_new() { # with new data
-  server_kill
+  [ -z "$SERVER_PID" ] || server_kill_running || true # what was wrong is in SERVER_TROUBLE
   rm -rf "$DIR/data"
   SERVER_OPTIONS="--config $DIR/conf" server_start "$DIR/data" "$DIR/logs/server-$(date +%s).log"
   {
@@ -57,7 +57,8 @@ server_new() { # with new data
 
 touch "$DIR/results.tsv"
 served=0 number=0
-for class in $(grep -E "${1:-.}" "$DIR/classes.txt"); do
+classes="$(grep -E "${1:-.}" "$DIR/classes.txt")" || { echo "no class of Phoenix matches $1" >&2; exit 64; }
+for class in $classes; do
   number=$((number + 4000)) # names have six digits
   ! grep -q "^$class	" "$DIR/results.tsv" || continue
   if [ -z "$SERVER_PID" ] || ! kill -0 "$SERVER_PID" 2> /dev/null || [ "$served" -ge "${CLASSES_PER_SERVER:-20}" ]; then
@@ -76,6 +77,7 @@ for class in $(grep -E "${1:-.}" "$DIR/classes.txt"); do
   awk -F'\t' -v class="$class" '{ n[$3]++ } END { print class, n["pass"] + 0, "passed", n["fail"] + 0, "failed", n["skip"] + 0, "skipped" }' "$DIR/class.tsv"
 done
 server_stop
+[ -z "$SERVER_TROUBLE" ] || { echo "FAILED: $SERVER_TROUBLE" >&2; exit 1; }
 
 # A line of the list with "*" for the test is for all of its class.
 grep -v '^#' "$KNOWN" | cut -f 1,2 | sort > "$DIR/known.txt"

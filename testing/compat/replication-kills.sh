@@ -66,7 +66,7 @@ for kill in $(seq 1 "$KILLS"); do
   client ledger "$ZK" "h$kill" 8 > "$DIR/ledger-h$kill" & writers="$writers $!"
   sleep $((RANDOM % 4 + 3)).$((RANDOM % 10))
   if [ $((kill % 2)) -eq 1 ]; then
-    server_kill
+    server_kill_running
     server_start "$DIR/data" "$DIR/server-$kill.log"
   else
     hbase_kill

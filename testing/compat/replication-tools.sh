@@ -87,7 +87,7 @@ tools load "$ZK" "file://$DIR/data" "$DIR/files" 1400 2000 fourth
 tools compact "$ZK"
 until_archived "-gt 0" 20
 sleep 3
-server_kill
+server_kill_running
 server_start "$DIR/data" "$DIR/server-1.log"
 sleep 3
 until_archived "-gt 0" 1

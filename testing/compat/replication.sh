@@ -31,7 +31,7 @@ client() { # client COMMAND ARGUMENT...
 }
 
 restart() { # kills Halcyon and starts it again on the same ports
-  server_kill
+  server_kill_running
   server_start "$DIR/data" "$DIR/server-$1.log"
 }
 

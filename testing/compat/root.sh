@@ -74,7 +74,7 @@ if [ "${1:-}" = all ]; then
   # ---- and once more to HBase, from a Halcyon that was killed after as much work
   root work "$ZK"
   root dump "$ZK" "$DIR/killed.dump"
-  server_kill
+  server_kill_running
   cp -r "$DIR/back" "$DIR/again"
   hbase_open again
   root dump "$HBASE_ZK" "$DIR/again.dump"
@@ -87,7 +87,7 @@ if [ "${1:-}" = all ]; then
   halcyon_open packed
   root unflushed "$ZK"
   root dump "$ZK" "$DIR/packed.dump"
-  server_kill
+  server_kill_running
   "$HALCYON" inspect wal "$DIR/packed/WALs"/*/* > "$DIR/packed.wals"
   grep -q 'Compressed: dictionary' "$DIR/packed.wals" || { echo "FAILED: no WAL is compressed" >&2; exit 1; }
   cp -r "$DIR/packed" "$DIR/packed-there"

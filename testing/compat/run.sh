@@ -42,8 +42,10 @@ own_servers() {
 
     ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directories under HBase" >&2; failed=1; }
   else
-    echo "left out, because they read files of this machine: the JUnit extension, files.sh, inspect.sh, bulkload.sh, root.sh"
+    left_out "what reads files of this machine: the JUnit extension, files.sh, inspect.sh, bulkload.sh, root.sh"
   fi
+
+  "$HERE/sync.sh" || { echo "FAILED: puts that are acknowledged before they are synced" >&2; failed=1; }
 
   ENDPOINTS_DIR="$DIR/endpoints" "$HERE/endpoints.sh" < /dev/null || { echo "FAILED: endpoints" >&2; failed=1; }
 

@@ -17,7 +17,7 @@ hbase_fetch
 cd "$HERE/../.."
 cargo test --no-run -q -p halcyon --test all
 hbase_start "$DIR" "$DIR/root"
-HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" cargo test -q -p halcyon --test all client:: -- --ignored --nocapture
+HALCYON_TEST_ZOOKEEPER="$HBASE_ZK" "$HERE/cargo-tests.sh" 1 -q -p halcyon --test all client:: -- --ignored --nocapture
 hbase_kill
 [ -n "$KEEP" ] || rm -rf "$DIR"
 echo "the Rust client works with HBase 2.6.4"

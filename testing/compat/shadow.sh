@@ -165,7 +165,7 @@ if [ $SHORT = 0 ]; then
   # A mirror: the client is answered by HBase, and Halcyon gets copies. Then Halcyon dies, and the client does not notice.
   proxy_start "$DIR/mirror.log" mirror --cluster "$FIRST_URL" --to "$HALCYON_URL" --timeout 5 --settle-pause 50 --json "$DIR/mirror.json" --page "$DIR/mirror.html"
   java_client read "rpc:$PROXY_RPC" "$ROWS" "$ROUNDS"
-  server_kill
+  server_kill_running
   java_client read "rpc:$PROXY_RPC" "$ROWS" "$ROUNDS"
   local_pid="$PROXY" PROXY=""
   kill "$local_pid"

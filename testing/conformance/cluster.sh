@@ -94,11 +94,16 @@ server_begin() { # server_begin KIND DIR OPTION...
   SERVER_KINDS+=("$kind")
 }
 
-servers_stop() {
-  local number
+servers_stop() { # fails if one does not end, or by an assertion
+  local number status failed=0
   for ((number = ${#SERVER_PIDS[@]} - 1; number >= 0; number--)); do kill "${SERVER_PIDS[$number]}" 2> /dev/null || true; done
-  for number in "${!SERVER_PIDS[@]}"; do process_end "${SERVER_PIDS[$number]}" 30; done
+  for number in "${!SERVER_PIDS[@]}"; do
+    status=0
+    process_end "${SERVER_PIDS[$number]}" 30 || status=$?
+    [ "$status" -ne 124 ] && ! is_assertion "$status" || { echo "a ${SERVER_KINDS[$number]} has ended with $status" >&2; failed=1; }
+  done
   SERVER_PIDS=() SERVER_KINDS=()
+  return $failed
 }
 
 servers_kill() {

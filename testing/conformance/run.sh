@@ -182,6 +182,8 @@ done 3< "$DIR/classes"
 
 awk -F '\t' '$3 == "fail"' "$RESULTS" | cut -c 1-240
 awk -F '\t' '{n[$3]++} END {printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["skip"]}' "$RESULTS"
+awk -F '\t' '$3 == "pass" && $5 != "" {print "PASSED, NOT JUDGED: " $1 " " $2 ": " $5}' "$RESULTS" | cut -c 1-240
+awk -F '\t' '$3 == "unit" {print "NOT JUDGED: " $1 ": " $5}' "$RESULTS"
 passed() { awk -F '\t' '$3 == "pass" {print $1 " " $2}' "$RESULTS" | sort; }
 expected() { awk 'NR == FNR {selected[$1] = 1; next} $1 in selected' "$DIR/classes" "$CEILING" | sort; }
 comm -12 <(known) <(passed) | sed 's/$/ passes: take it out of '"$(basename "$KNOWN")"'/'

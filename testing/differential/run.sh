@@ -14,6 +14,8 @@
 # VERBOSE=true       prints each step, and HBase's errors
 # NVB=true           families with NEW_VERSION_BEHAVIOR as well
 # AGAINST=hbase      compares HBase with a second HBase, which must show no difference
+# REFERENCE=halcyon  a second Halcyon takes HBase's part, for the judge of this test
+# JVM_OPTIONS, CLASSES_FIRST   more options of the client's JVM, and what is before its class path
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HALCYON_HBASE_LIB  HBase's jars, as for testing/compat/files.sh
 # DIFFERENTIAL_DIR   data and logs, default a fresh directory that is removed after success
@@ -23,12 +25,12 @@ DURATION=$((SECONDS > 0 ? SECONDS : 120))
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 COMMAND="${1:-script}"
-AGAINST="${AGAINST:-halcyon}"
+AGAINST="${AGAINST:-halcyon}" REFERENCE="${REFERENCE:-hbase}"
 . "$HERE/../compat/java.sh"
 . "$HERE/../compat/server.sh"
 . "$HERE/../compat/hbase.sh"
 DIR="${DIFFERENTIAL_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-differential.XXXXXX")}"
-FIRST_HBASE=""
+FIRST_HBASE="" FIRST_HALCYON=""
 CLIENT=""
 finish() {
   local code=$?
@@ -37,6 +39,7 @@ finish() {
   server_kill
   hbase_kill
   process_kill "$FIRST_HBASE"
+  process_kill "$FIRST_HALCYON"
   if [ $code -eq 0 ] && [ -z "${DIFFERENTIAL_DIR:-}" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
 }
 trap finish EXIT
@@ -49,20 +52,27 @@ hbase_fetch
 # No file is compacted or dropped unless the script says so: when a server does it by itself depends on time.
 COMMON="hbase.hstore.compaction.min=1000 hbase.hstore.blockingStoreFiles=10000 hbase.hregion.majorcompaction=0 hbase.store.delete.expired.storefile=false"
 HBASE_PROPERTIES="$COMMON hbase.regionserver.handler.count=10 hbase.snapshot.enabled=true hbase.client.scanner.timeout.period=5000 ${HBASE_PROPERTIES:-}"
-hbase_start "$DIR/first" "$DIR/first-root"
-ZOOKEEPER="$HBASE_ZK"
-if [ "$AGAINST" = hbase ]; then
-  FIRST_HBASE="$HBASE_PID"
-  hbase_start "$DIR/second" "$DIR/second-root"
-  ZK="$HBASE_ZK"
-else
+halcyon() { # halcyon DATA LOG
   {
     echo '<configuration>'
     for property in $COMMON; do echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"; done
     echo '</configuration>'
   } > "$DIR/conf/hbase-site.xml"
-  SERVER_OPTIONS="--config $DIR/conf ${SERVER_OPTIONS:-}"
-  server_start "$DIR/data" "$DIR/server.log"
+  SERVER_OPTIONS="--config $DIR/conf ${SERVER_OPTIONS:-}" server_start "$1" "$2"
+}
+if [ "$REFERENCE" = halcyon ]; then
+  halcyon "$DIR/first-data" "$DIR/first.log"
+  FIRST_HALCYON="$SERVER_PID" ZOOKEEPER="$ZK"
+else
+  hbase_start "$DIR/first" "$DIR/first-root"
+  ZOOKEEPER="$HBASE_ZK"
+fi
+if [ "$AGAINST" = hbase ]; then
+  FIRST_HBASE="$HBASE_PID"
+  hbase_start "$DIR/second" "$DIR/second-root"
+  ZK="$HBASE_ZK"
+else
+  halcyon "$DIR/data" "$DIR/server.log"
 fi
 
 client() { # client CLASS ARGUMENT...: in the background, so that a signal ends it
@@ -71,7 +81,7 @@ client() { # client CLASS ARGUMENT...: in the background, so that a signal ends 
     value="${!name:-}"
     [ -z "$value" ] || options+=("-D${name,,}=$value")
   done
-  timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "${options[@]}" -cp "$DIR/classes:$HBASE_LIB/*" \
+  timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "${options[@]}" ${JVM_OPTIONS:-} -cp "${CLASSES_FIRST:+$CLASSES_FIRST:}$DIR/classes:$HBASE_LIB/*" \
     "halcyon.differential.$1" "${@:2}" 2> "$DIR/client.log" < /dev/null &
   CLIENT=$!
   local code=0

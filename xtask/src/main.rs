@@ -1,7 +1,7 @@
 //! The project's commands that are more than one line.
 //!
 //! ```text
-//! cargo xtask check            format, lint, floors, tidiness, prose
+//! cargo xtask check            format, lint, floors, tidiness, prose, lines of scripts that assert nothing
 //! cargo xtask test [ARGS]      all unit and integration tests
 //! cargo xtask fuzz [DECODER]   damaged input for one decoder or all, with new seeds, for HALCYON_FUZZ_SECONDS each
 //!                              (default 60)
@@ -20,11 +20,12 @@ mod floors;
 mod fuzz;
 mod manifest;
 mod prose;
+mod scripts;
 mod seeds;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str =
     "cargo xtask check | test [ARGS] | fuzz [DECODER]... | seeds [--count N] [--first N] [TEST]... | memory";
@@ -71,32 +72,51 @@ const INTERLEAVINGS: &[&[&str]] = &[
     &["-p", "halcyon-wal", "--test", "interleavings"],
 ];
 
+/// Runs `cargo test` and prints what it says; whether it succeeded and a test ran. A filter that matches no test is a success of
+/// cargo, and so is a file that is empty without a flag of the compiler.
+fn run_tests(cargo: &mut Command) -> bool {
+    let Ok(output) = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output() else { return false };
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    let passed = tests_passed(&said);
+    if passed == 0 {
+        println!("no test has run: {cargo:?}");
+    }
+    output.status.success() && passed > 0
+}
+
+/// The sum of what the test programs say.
+fn tests_passed(said: &str) -> u64 {
+    let results = said.lines().filter_map(|line| line.trim().strip_prefix("test result: ok. "));
+    results.filter_map(|result| result.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
 /// Shuttle tries many interleavings, Miri watches every access to memory.
 fn memory() -> bool {
     let interleavings = INTERLEAVINGS.iter().all(|tests| {
-        Command::new("cargo")
-            .args(["test", "--release"])
-            .args(*tests)
-            .env("RUSTFLAGS", "--cfg halcyon_shuttle")
-            .env("CARGO_TARGET_DIR", target_dir().join("shuttle"))
-            .current_dir(root())
-            .status()
-            .is_ok_and(|status| status.success())
+        run_tests(
+            Command::new("cargo")
+                .args(["test", "--release"])
+                .args(*tests)
+                .env("RUSTFLAGS", "--cfg halcyon_shuttle")
+                .env("CARGO_TARGET_DIR", target_dir().join("shuttle"))
+                .current_dir(root()),
+        )
     });
     println!("interleavings: {}", verdict(interleavings));
     let has_miri = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
     if !has_miri.is_ok_and(|output| output.status.success()) {
-        println!("memory: skipped, there is no Miri here (rustup +nightly component add miri)");
+        println!("LEFT OUT: memory, there is no Miri here (rustup +nightly component add miri)");
         return interleavings;
     }
     let memory = ["model", "threads"].iter().all(|test| {
-        Command::new("cargo")
-            .args(["+nightly", "miri", "test", "-p", "halcyon-memstore", "--test", test])
-            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
-            .env("CARGO_TARGET_DIR", target_dir().join("miri"))
-            .current_dir(root())
-            .status()
-            .is_ok_and(|status| status.success())
+        run_tests(
+            Command::new("cargo")
+                .args(["+nightly", "miri", "test", "-p", "halcyon-memstore", "--test", test])
+                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+                .env("CARGO_TARGET_DIR", target_dir().join("miri"))
+                .current_dir(root()),
+        )
     });
     println!("memory: {}", verdict(memory));
     interleavings && memory
@@ -130,4 +150,19 @@ fn root() -> PathBuf {
     // Told anew by cargo at each run: several checkouts may share one target directory, and so this program.
     let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&own).parent().expect("xtask is a folder of the project").to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_ran_are_counted() {
+        let said = "running 2 tests\ntest result: ok. 2 passed; 0 failed; 1 ignored\n\ntest result: ok. 3 passed; 0 failed\n";
+        assert_eq!(tests_passed(said), 5);
+        assert_eq!(tests_passed("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"), 0);
+        assert!(run_tests(Command::new("printf").arg("test result: ok. 1 passed; 0 failed\n")));
+        assert!(!run_tests(Command::new("printf").arg("test result: ok. 0 passed; 0 failed\n")));
+        assert!(!run_tests(&mut Command::new("false")));
+    }
 }

@@ -6,6 +6,7 @@
 //! - Nothing of the machine it was written on: no absolute paths into somebody's home.
 //! - Every library from outside has its line in `docs/decisions/0001-dependencies.md`, and no line is left over.
 //! - Files and types are called after what they are, not `util` or `manager`.
+//! - Scripts have no line that looks like an assertion and is none ([`crate::scripts`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -49,6 +50,7 @@ pub fn check(root: &Path) -> Vec<String> {
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             complaints.extend(judge(path, &text));
             complaints.extend(crate::prose::check(path, &text, root));
+            complaints.extend(crate::scripts::check(path, &text));
         }
     }
     complaints

@@ -369,6 +369,21 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
+    /// A sync that does nothing was noticed nowhere: what is written survives a killed process in the page cache. Here the kernel
+    /// has to be asked, since it refuses to sync the null device.
+    #[test]
+    fn a_sync_asks_the_kernel() {
+        let null = Path::new("/dev/null");
+        let refused = |synced: io::Result<()>| synced.expect_err("the null device cannot be synced").kind();
+        let mut written = RealFileSystem.create_over(null).unwrap();
+        written.write_all(b"x").unwrap();
+        assert_eq!(refused(written.sync()), io::ErrorKind::InvalidInput);
+        let updated = OpenOptions::new().read(true).write(true).open(null).unwrap();
+        let updated = Readable::new(updated, null);
+        assert_eq!(refused(UpdatableFile::sync(&updated)), io::ErrorKind::InvalidInput);
+        assert_eq!(refused(RealFileSystem.sync_dir(null)), io::ErrorKind::InvalidInput);
+    }
+
     /// What failed left its temporary file behind.
     #[test]
     fn a_file_that_cannot_be_put_in_place_leaves_nothing() {

@@ -1,9 +1,12 @@
 //! Which parts of HBase's interface work: `docs/compatibility/*.tsv` say it, and a server is asked here.
 //!
 //! Each RPC method, filter and attribute of the tables is tried. One that is marked *refused* answers its refusal with
-//! the words of its line, do-not-retry; one that is marked otherwise does not. The methods are those of
-//! `base/proto/services`. `UPDATE=1` writes `docs/COMPATIBILITY.md` from the tables.
+//! the words of its line, do-not-retry; one that is marked otherwise does not. That shows no effect: a line that is marked
+//! *works* also names a test that does, and the test has to be there. The methods are those of `base/proto/services`. `UPDATE=1`
+//! writes `docs/COMPATIBILITY.md` from the tables.
 #![allow(clippy::disallowed_methods)] // reads the source tree
+
+mod named_tests;
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +93,7 @@ fn disagreement(what: &str, status: &str, note: &str, answer: &Answer, is_refusa
         "closed" => matches!(answer, Answer::Closed),
         "refused" => is_refusal && answer.is_do_not_retry() && !note.is_empty() && answer.contains(note),
         "partly" | "ignored" => !note.is_empty() && !is_refusal && !matches!(answer, Answer::Closed),
-        "works" => !is_refusal && !matches!(answer, Answer::Closed),
+        "works" | "answered" => !is_refusal && !matches!(answer, Answer::Closed),
         _ => false,
     };
     (!agrees).then(|| format!("{what} is marked {status:?} with {note:?}, and the server answers {answer:?}"))
@@ -118,7 +121,7 @@ fn every_method_of_hbase_has_its_line() {
 fn every_admin_call_leads_to_methods_that_have_their_line() {
     let rpc: BTreeMap<String, String> =
         table("rpc.tsv").into_iter().map(|line| (line[1].clone(), line[3].clone())).collect();
-    let rank = |status: &str| ["works", "partly", "refused"].iter().position(|known| *known == status);
+    let rank = |status: &str| ["works", "answered", "partly", "refused"].iter().position(|known| *known == status);
     let mut complaints = Vec::new();
     for line in table("admin.tsv") {
         let (name, status) = (&line[0], line[2].as_str());
@@ -131,6 +134,11 @@ fn every_admin_call_leads_to_methods_that_have_their_line() {
         }
     }
     assert_none(&complaints);
+}
+
+/// The test that a line names, behind its note; empty if it names none.
+fn test_of(line: &[String], status_at: usize) -> &str {
+    line.get(status_at + 2).map_or("", String::as_str)
 }
 
 async fn connect(server: &Server, service: &str) -> Connection {
@@ -196,7 +204,7 @@ async fn every_method_does_what_its_line_says() {
     let server = Server::start(&data, &flags);
     let mut complaints = Vec::new();
     for line in table("rpc.tsv") {
-        let [service, method, _, status, note] = &line[..] else { panic!("five columns: {line:?}") };
+        let [service, method, _, status, note, ..] = &line[..] else { panic!("five columns: {line:?}") };
         // answered before a connection has a service
         if ENDING.contains(&method.as_str()) || service == "ConnectionRegistryService" {
             continue;
@@ -232,7 +240,7 @@ async fn every_filter_does_what_its_line_says() {
     client.put(&region, "r", b"value").await.unwrap();
     let mut complaints = Vec::new();
     for line in table("filters.tsv") {
-        let [kind, class, status, note] = &line[..] else { panic!("four columns: {line:?}") };
+        let [kind, class, status, note, ..] = &line[..] else { panic!("four columns: {line:?}") };
         let full = match class.contains('.') {
             true => class.clone(),
             false => format!("org.apache.hadoop.hbase.filter.{class}"),
@@ -315,7 +323,7 @@ async fn every_attribute_does_what_its_line_says() {
     let client = Client::connect(&server).await;
     let mut complaints = Vec::new();
     for (number, line) in table("attributes.tsv").into_iter().enumerate() {
-        let [scope, name, value, status, note] = &line[..] else { panic!("five columns: {line:?}") };
+        let [scope, name, value, status, note, ..] = &line[..] else { panic!("five columns: {line:?}") };
         let answer = create(&client, &with_attribute(number, scope, name, value)).await;
         let is_refusal = matches!(answer, Answer::Exception(_));
         complaints.extend(disagreement(
@@ -413,12 +421,12 @@ fn page() -> String {
     let introduction = fs::read_to_string(root().join("docs/compatibility/introduction.txt")).unwrap();
     let mut page = introduction;
     let count = |status: &str| table("rpc.tsv").iter().filter(|line| line[3] == status).count();
-    let (works, partly, refused, closed) =
-        (count("works"), count("partly"), count("refused"), count("closed"));
+    let (works, answered) = (count("works"), count("answered"));
+    let (partly, refused, closed) = (count("partly"), count("refused"), count("closed"));
     let _ = write!(
         page,
-        "\n## RPC methods\n\nOf {} methods {works} work, {partly} work in part, {refused} are refused, and {closed} \
-         belong to services that are not registered.\n",
+        "\n## RPC methods\n\nOf {} methods {works} work, {answered} are answered, {partly} work in part, {refused} are \
+         refused, and {closed} belong to services that are not registered.\n",
         table("rpc.tsv").len()
     );
     let mut service = String::new();
@@ -426,27 +434,28 @@ fn page() -> String {
         if line[0] != service {
             service.clone_from(&line[0]);
             let _ =
-                write!(page, "\n### {service}\n\n| method | HBase | status | note |\n|---|---|---|---|\n");
+                write!(page, "\n### {service}\n\n| method | HBase | status | note | test |\n|---|---|---|---|---|\n");
         }
-        let _ =
-            writeln!(page, "| `{}` | {} | {} | {} |", line[1], line[2], line[3], noted(&line[3], &line[4]));
+        let end = end_of(&line, 3);
+        let _ = writeln!(page, "| `{}` | {} | {} | {end} |", line[1], line[2], line[3]);
     }
-    page.push_str("\n## Admin\n\n| call | RPC methods | status | note |\n|---|---|---|---|\n");
+    page.push_str("\n## Admin\n\n| call | RPC methods | status | note | test |\n|---|---|---|---|---|\n");
     for line in table("admin.tsv") {
-        let _ = writeln!(page, "| `{}` | {} | {} | {} |", line[0], line[1], line[2], line[3]);
-    }
-    page.push_str("\n## Filters and comparators\n\n| class | kind | status | note |\n|---|---|---|---|\n");
-    for line in table("filters.tsv") {
-        let _ =
-            writeln!(page, "| `{}` | {} | {} | {} |", line[1], line[0], line[2], noted(&line[2], &line[3]));
+        let (note, test) = (&line[3], quoted(test_of(&line, 2)));
+        let _ = writeln!(page, "| `{}` | {} | {} | {note} | {test} |", line[0], line[1], line[2]);
     }
     page.push_str(
-        "\n## Table and family attributes\n\n| attribute | value | of | status | note |\n|---|---|---|---|---|\n",
+        "\n## Filters and comparators\n\n| class | kind | status | note | test |\n|---|---|---|---|---|\n",
+    );
+    for line in table("filters.tsv") {
+        let _ = writeln!(page, "| `{}` | {} | {} | {} |", line[1], line[0], line[2], end_of(&line, 2));
+    }
+    page.push_str(
+        "\n## Table and family attributes\n\n| attribute | value | of | status | note | test |\n|---|---|---|---|---|---|\n",
     );
     for line in table("attributes.tsv") {
-        let value = line[2].replace('|', "\\|");
-        let note = noted(&line[3], &line[4]);
-        let _ = writeln!(page, "| `{}` | `{value}` | {} | {} | {note} |", line[1], line[0], line[3]);
+        let (value, end) = (line[2].replace('|', "\\|"), end_of(&line, 3));
+        let _ = writeln!(page, "| `{}` | `{value}` | {} | {} | {end} |", line[1], line[0], line[3]);
     }
     page.push_str(
         "\n## Properties of HBase that are refused or ignored\n\n[Configuration](CONFIGURATION.md) lists the properties that work.\n\n| property | status | note |\n|---|---|---|\n",
@@ -455,6 +464,19 @@ fn page() -> String {
         let _ = writeln!(page, "| `{}` | {} | {} |", line[0], line[2], noted(&line[2], &line[3]));
     }
     page
+}
+
+/// The note and the test of a line, two cells of the page.
+fn end_of(line: &[String], status_at: usize) -> String {
+    format!("{} | {}", noted(&line[status_at], &line[status_at + 1]), quoted(test_of(line, status_at)))
+}
+
+/// The name of a test, as code.
+fn quoted(test: &str) -> String {
+    match test.is_empty() {
+        true => String::new(),
+        false => format!("`{test}`"),
+    }
 }
 
 /// The words of a refusal are quoted.

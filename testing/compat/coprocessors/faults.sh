@@ -5,7 +5,7 @@ jvm_ends() { ! kill -0 "$1" 2> /dev/null; }
 JVM="$(jvm_pid)"
 kill -0 "$JVM"
 kill -STOP "$JVM" # not even a frozen JVM may outlive the server
-server_kill
+server_kill_running
 process_await $$ 10 jvm_ends "$JVM" || { echo "FAILED: the JVM $JVM outlives a server that was killed" >&2; exit 1; }
 echo "the JVM, frozen, has ended with a server that was killed"
 server_start "$DIR/data" "$DIR/server2.log"

@@ -43,6 +43,8 @@ public class Replication {
   static final TableName GONE = TableName.valueOf("gone");
   static final TableName LESS = TableName.valueOf("less");
   static final TableName LEDGER = TableName.valueOf("ledger");
+  /** A ledger of fewer rows shows nothing, and neither does a comparison of fewer cells. */
+  static final int ROWS_LEAST = 20, CELLS_LEAST = 20;
 
   static byte[] b(String text) { return Bytes.toBytes(text); }
 
@@ -128,6 +130,10 @@ public class Replication {
         }
       }
     }
+    if (number < ROWS_LEAST) {
+      System.err.println("the ledger has " + number + " rows, and " + ROWS_LEAST + " are the least");
+      System.exit(1);
+    }
     System.out.println(number);
   }
 
@@ -139,6 +145,7 @@ public class Replication {
         for (int i = 4; i < args.length; i++) {
           String[] prefixAndRows = args[i].split("=");
           int rows = Integer.parseInt(prefixAndRows[1]);
+          if (rows < ROWS_LEAST) throw new AssertionError("the ledger " + prefixAndRows[0] + " has " + rows + " rows");
           for (;;) {
             String wrong = wrongLedger(connection, prefixAndRows[0], rows);
             if (wrong == null) break;
@@ -319,6 +326,7 @@ public class Replication {
           List<String> ours = cells(one, name, isRaw), theirs = cells(other, name, isRaw);
           if (ours.equals(theirs)) {
             System.out.println(name + ": " + ours.size() + " cells are equal");
+            if (ours.size() < CELLS_LEAST) throw new AssertionError(name + ": too few cells to compare");
             break;
           }
           if (System.nanoTime() > end) {

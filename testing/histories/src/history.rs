@@ -58,6 +58,19 @@ impl Action {
     pub fn is_read(self) -> bool {
         matches!(self, Action::Get | Action::Scan)
     }
+
+    /// Its word in the text of a history.
+    pub fn word(self) -> &'static str {
+        match self {
+            Action::Get => "get",
+            Action::Scan => "scan",
+            Action::Append(_) => "append",
+            Action::Put(_) => "put",
+            Action::Delete => "delete",
+            Action::Increment(_) => "increment",
+            Action::CheckAndMutate { .. } => "check",
+        }
+    }
 }
 
 /// What an answer held.

@@ -251,19 +251,13 @@ pub fn head(history: &History) -> String {
 /// An operation as a line, without its end.
 pub fn line(one: &Operation) -> String {
     let optional = |number: Option<i64>| number.map_or("-".to_string(), |number| number.to_string());
-    let (action, argument) = match one.action {
-        Action::Get => ("get", "-".to_string()),
-        Action::Scan => ("scan", "-".to_string()),
-        Action::Append(id) => ("append", id.to_string()),
-        Action::Put(number) => ("put", number.to_string()),
-        Action::Delete => ("delete", "-".to_string()),
-        Action::Increment(amount) => ("increment", amount.to_string()),
-        Action::CheckAndMutate { expected, new } => {
-            ("check", format!("{}:{}", optional(expected), optional(new)))
-        }
+    let argument = match one.action {
+        Action::Get | Action::Scan | Action::Delete => "-".to_string(),
+        Action::Append(number) | Action::Put(number) | Action::Increment(number) => number.to_string(),
+        Action::CheckAndMutate { expected, new } => format!("{}:{}", optional(expected), optional(new)),
     };
-    let mut line =
-        format!("{} {action} {} {argument} {} {} ", one.process, one.row, one.called_ns, one.answered_ns);
+    let (process, action, row) = (&one.process, one.action.word(), &one.row);
+    let mut line = format!("{process} {action} {row} {argument} {} {} ", one.called_ns, one.answered_ns);
     match &one.outcome {
         Outcome::Unknown => line.push_str("unknown"),
         Outcome::Refused => line.push_str("refused"),

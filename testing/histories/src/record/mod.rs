@@ -76,6 +76,9 @@ pub struct RecordArgs {
     /// Leave out deletes. HBase hides a put that comes in the same millisecond as a delete before it.
     #[arg(long)]
     no_deletes: bool,
+    /// Answers that each process must get to each of its actions. With fewer the recorder fails.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    least: u64,
     /// Seed of the choices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -148,6 +151,11 @@ async fn run(args: &RecordArgs) -> Result<String, String> {
     work(&shared).await?;
     read_all(&shared).await?;
     let (count, unknown) = shared.output.finish()?;
+    let processes: Vec<_> = (0..shared.args.processes)
+        .map(|at| workload::name(u64::from(shared.args.first_process) + at as u64))
+        .collect();
+    let actions = workload::actions(shared.args.kind, shared.args.no_deletes);
+    shared.output.expect_answers(&processes, actions, shared.args.least)?;
     Ok(format!("recorded {count} operations, {unknown} without an answer"))
 }
 
@@ -161,13 +169,14 @@ fn worker(shared: &Arc<Shared>, at: usize) -> Worker {
     Worker::new(Arc::clone(shared), number, Dice::new(seed))
 }
 
-/// All processes work until the time is over or the file is there.
+/// All processes work until the time is over or the file is there. One that ends before ends them all, and is the error: they
+/// end by errors only.
 async fn work(shared: &Arc<Shared>) -> Result<(), String> {
     let workers: Vec<_> =
         (0..shared.args.processes).map(|at| tokio::spawn(worker(shared, at).work())).collect();
     let end = tokio::time::Instant::now() + Duration::from_secs(shared.args.seconds);
     let is_asked = || shared.args.stop.as_ref().is_some_and(|stop| stop.exists());
-    while tokio::time::Instant::now() < end && !is_asked() && !workers.iter().all(|one| one.is_finished()) {
+    while tokio::time::Instant::now() < end && !is_asked() && !workers.iter().any(|one| one.is_finished()) {
         tokio::time::sleep(LOOK).await;
     }
     shared.stop.store(true, Ordering::Release);

@@ -31,10 +31,24 @@ pub(super) struct Worker {
     seen: HashMap<String, Option<i64>>,
 }
 
+/// What a process is called in the history.
+pub(super) fn name(number: u64) -> Arc<str> {
+    format!("rust{number}").into()
+}
+
+/// What each process does, as words of the history.
+pub(super) fn actions(kind: Kind, no_deletes: bool) -> &'static [&'static str] {
+    match (kind, no_deletes) {
+        (Kind::Lists, _) => &["append", "get"],
+        (Kind::Rows, _) => &["put", "scan", "get"],
+        (Kind::Registers, true) => &["put", "increment", "check", "get"],
+        (Kind::Registers, false) => &["put", "delete", "increment", "check", "get"],
+    }
+}
+
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: u64, dice: Dice) -> Worker {
-        let name = format!("rust{number}").into();
-        Worker { shared, number, name, dice, count: 0, seen: HashMap::new() }
+        Worker { shared, number, name: name(number), dice, count: 0, seen: HashMap::new() }
     }
 
     pub(super) async fn work(mut self) -> Result<(), String> {

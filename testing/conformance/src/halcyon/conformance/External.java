@@ -61,8 +61,12 @@ public final class External {
   private External() {
   }
 
+  /** What the test that runs has asked for and did not get; null: nothing. A test that expects an exception takes this one for it. */
+  static volatile String asked;
+
   /** Skips a test that asks for what only a cluster inside this JVM has. */
   public static void internals(String what) {
+    asked = what;
     throw new AssumptionViolatedException("JVM internals: " + what);
   }
 

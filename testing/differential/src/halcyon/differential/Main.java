@@ -67,7 +67,16 @@ public final class Main {
       if (Boolean.getBoolean("verbose")) answers[0].lines.stream().filter(line -> line.startsWith("error")).forEach(System.out::println);
       Report.Verdict verdict = report.add(seed, i, step, answers[0], answers[1]);
       // what HBase has failed to do may have left it in another state
-      if (verdict == Report.Verdict.DELIBERATE && !statesAgree()) break;
+      if (verdict == Report.Verdict.DELIBERATE && !statesAgree()) {
+        String other = new Contents(pair).reconcile(step);
+        if (other == null) {
+          report.otherState(step);
+          continue;
+        }
+        report.differentState(seed, i, step, other);
+        hasDifference = true;
+        break;
+      }
       if (verdict != Report.Verdict.DIFFERENT) continue;
       hasDifference = true;
       if (shrinkSeconds > 0) new Shrink(pair, report, steps, shrinkSeconds).shrink(seed, chosen, i, answers);

@@ -16,10 +16,15 @@ final class Report implements AutoCloseable {
   enum Verdict { EQUAL, DELIBERATE, WORDING, DIFFERENT }
 
   private static final Pattern ERROR = Pattern.compile("error (\\w+): .*");
+  private static final String NO_ANSWER = "no answer: ";
+  /** Of a kind of steps with so many answers, at least one in {@link #SOUND_ONE_IN} has to be no error: errors are often equal. */
+  private static final int ANSWERS_LEAST = 20;
+  private static final int SOUND_ONE_IN = 4;
   private static final int PRINTED_MAX = 3;
   private static final int CONTEXT = 3;
   private final Deliberate deliberate;
   private final PrintStream details;
+  /** Of each kind of steps: answers, differences, errors among the answers. */
   private final Map<String, long[]> kinds = new TreeMap<>();
   private final Map<String, Integer> differences = new LinkedHashMap<>();
   private final Map<String, Integer> wordings = new LinkedHashMap<>();
@@ -28,6 +33,9 @@ final class Report implements AutoCloseable {
   long cells;
   private final Map<String, Integer> errors = new TreeMap<>();
   int deliberateCount;
+  /** Deliberate differences that left the systems in different states, by kind of the step. */
+  private final Map<String, Integer> otherStates = new TreeMap<>();
+  private int unanswered;
 
   Report(Deliberate deliberate, Path details) throws IOException {
     this.deliberate = deliberate;
@@ -65,14 +73,21 @@ final class Report implements AutoCloseable {
   /** Counts a step that was compared, and prints it if the answers differ. */
   Verdict add(long seed, int number, Step step, Answer reference, Answer tested) {
     Verdict verdict = judge(step, reference, tested);
-    long[] count = kinds.computeIfAbsent(step.kind(), kind -> new long[2]);
+    long[] count = kinds.computeIfAbsent(step.kind(), kind -> new long[3]);
     count[0] += reference.answers;
     steps++;
     answers += reference.answers;
     cells += reference.cells;
     for (String line : reference.lines) {
       Matcher error = ERROR.matcher(line);
-      if (error.matches()) errors.merge(error.group(1), 1, Integer::sum);
+      if (error.matches()) {
+        errors.merge(error.group(1), 1, Integer::sum);
+        count[2]++;
+      }
+    }
+    // Both sides may be out of time. That is equal, and nothing was compared.
+    for (Answer answer : new Answer[] {reference, tested}) {
+      for (String line : answer.lines) if (line.startsWith(NO_ANSWER)) unanswered++;
     }
     if (verdict == Verdict.DELIBERATE) {
       deliberateCount++;
@@ -89,6 +104,26 @@ final class Report implements AutoCloseable {
       different(seed, number, step, reference, tested);
     }
     return verdict;
+  }
+
+  /** The step's difference was meant and left other contents, in rows that the step names. */
+  void otherState(Step step) {
+    otherStates.merge(step.kind(), 1, Integer::sum);
+  }
+
+  /** A difference of what a step has left behind. */
+  void differentState(long seed, int number, Step step, String what) {
+    differences.merge(step.kind() + " | state after a deliberate difference | " + mask(what), 1, Integer::sum);
+    String text = "difference: SEED=" + seed + " step " + number + ": " + step.kind() + ": " + step.text() + "\n  after a deliberate one: " + what;
+    details.println(text);
+    details.flush();
+    System.out.println(text);
+  }
+
+  /** Kinds of steps of which too few had an answer that is no error. */
+  private List<String> errorKinds() {
+    return kinds.entrySet().stream().filter(kind -> !kind.getKey().contains("wrong") && kind.getValue()[0] >= ANSWERS_LEAST
+        && (kind.getValue()[0] - kind.getValue()[2]) * SOUND_ONE_IN < kind.getValue()[0]).map(Map.Entry::getKey).toList();
   }
 
   private void different(long seed, int number, Step step, Answer reference, Answer tested) {
@@ -144,8 +179,11 @@ final class Report implements AutoCloseable {
   /** Prints the totals. */
   void finish(long seconds) {
     System.out.println();
-    System.out.printf("%-24s %10s %12s%n", "kind", "answers", "differences");
-    kinds.forEach((kind, count) -> System.out.printf("%-24s %10d %12d%n", kind, count[0], count[1]));
+    System.out.printf("%-24s %10s %10s %12s%n", "kind", "answers", "errors", "differences");
+    kinds.forEach((kind, count) -> System.out.printf("%-24s %10d %10d %12d%n", kind, count[0], count[2], count[1]));
+    for (String kind : errorKinds()) System.out.println("FAILED: hardly an answer of the kind \"" + kind + "\" was no error");
+    if (unanswered > 0) System.out.println("FAILED: " + unanswered + " steps had no answer within their time");
+    System.out.println("deliberate differences that left other contents in rows that their steps name: " + otherStates);
     System.out.println("errors compared: " + errors);
     if (!wordings.isEmpty()) {
       System.out.println("errors of the same class with other words:");
@@ -162,7 +200,7 @@ final class Report implements AutoCloseable {
   }
 
   boolean isClean() {
-    return differences.isEmpty() && wordings.isEmpty();
+    return differences.isEmpty() && wordings.isEmpty() && errorKinds().isEmpty() && unanswered == 0;
   }
 
   @Override

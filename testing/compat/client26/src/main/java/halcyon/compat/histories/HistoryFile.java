@@ -6,6 +6,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 
 /** The file of a history while it is recorded. Its format is described in testing/histories/src/text.rs. */
@@ -18,6 +20,10 @@ final class HistoryFile {
   private final TreeSet<String> rows = new TreeSet<>();
   private long count;
   private long unknown;
+  /** How many operations had an answer, by process and action. */
+  private final Map<String, Long> answers = new TreeMap<>();
+  private long broken;
+  private RuntimeException firstBroken;
 
   HistoryFile(Path path, Kind kind, String table, String client) throws IOException {
     file = Files.newBufferedWriter(path);
@@ -32,6 +38,7 @@ final class HistoryFile {
     file.write(process + ' ' + action + ' ' + row + ' ' + argument + ' ' + called + ' ' + answered + ' ' + result + '\n');
     count++;
     unknown += result.equals(UNKNOWN) ? 1 : 0;
+    answers.merge(process + " " + action, result.equals(UNKNOWN) || result.equals(REFUSED) ? 0L : 1L, Long::sum);
     rows.add(row);
   }
 
@@ -41,6 +48,31 @@ final class HistoryFile {
 
   synchronized long count() {
     return count;
+  }
+
+  /** An operation ended in an exception that is no answer of a server and no lost connection: the client itself is broken. */
+  synchronized void broken(RuntimeException error) {
+    broken++;
+    firstBroken = firstBroken == null ? error : firstBroken;
+  }
+
+  /**
+   * Why this file shows nothing, or null: a process that had less than {@code least} answers to something that it does, or an
+   * exception of the client itself.
+   */
+  synchronized String fault(Iterable<String> processes, Iterable<String> actions, long least) {
+    if (broken > 0) {
+      return broken + " operations ended in exceptions that are no answers, the first: " + firstBroken;
+    }
+    for (String process : processes) {
+      for (String action : actions) {
+        long count = answers.getOrDefault(process + " " + action, 0L);
+        if (count < least) {
+          return process + " had " + count + " answers to " + action + ", and " + least + " are the least";
+        }
+      }
+    }
+    return null;
   }
 
   /** Only a file with this end is whole. */

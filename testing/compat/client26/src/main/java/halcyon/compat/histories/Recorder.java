@@ -31,7 +31,8 @@ import org.apache.hadoop.hbase.util.VersionInfo;
  *
  * -Dprocesses=3 of each kind, -Dfirst=0 the number of the first, -Drate=25 operations of each in a second, -Dperiod=60 seconds
  * until new rows are used, -Dseed=1, -Ddeletes=true. Timeouts in ms: -Dcall=3000, -Doperation=30000. Retries are HBase's
- * default, but for writes without a nonce, which have one attempt.
+ * default, but for writes without a nonce, which have one attempt. -Dleast=10: answers that each process must get to each action;
+ * with fewer the recorder fails, as it does when a process ends early.
  */
 public final class Recorder {
   private static final int PROCESSES = Integer.getInteger("processes", 3);
@@ -43,6 +44,7 @@ public final class Recorder {
   private static final int CALL_MS = Integer.getInteger("call", 3_000);
   private static final int OPERATION_MS = Integer.getInteger("operation", 30_000);
   private static final long LAST_READS_MS = 90_000;
+  private static final long LEAST = Long.getLong("least", 10);
 
   private final String prefix;
   private final Path directory;
@@ -148,7 +150,24 @@ public final class Recorder {
       files.get(at).end();
       System.out.println("end: " + Kind.values()[at].name().toLowerCase() + ": " + files.get(at));
     }
-    return true;
+    return haveShownEnough(files);
+  }
+
+  private static boolean haveShownEnough(List<HistoryFile> files) {
+    List<String> processes = new ArrayList<>();
+    for (int at = 0; at < PROCESSES; at++) {
+      processes.add(Worker.name(FIRST + at));
+    }
+    boolean enough = true;
+    for (int at = 0; at < files.size(); at++) {
+      Kind kind = Kind.values()[at];
+      String fault = files.get(at).fault(processes, Worker.actions(kind, DELETES), LEAST);
+      if (fault != null) {
+        System.out.println("FAILED: " + kind.name().toLowerCase() + ": " + fault);
+        enough = false;
+      }
+    }
+    return enough;
   }
 
   private Worker worker(Kind kind, HistoryFile file, Table first, Table second, int process) {
@@ -162,7 +181,7 @@ public final class Recorder {
       while (!isOver.get()) {
         worker.step(PERIOD_NS, INTERVAL_NS);
       }
-    } catch (IOException | InterruptedException | RuntimeException e) {
+    } catch (Throwable e) { // a process that ends early shows nothing from then on
       failure.compareAndSet(null, e);
     }
   }
@@ -172,7 +191,7 @@ public final class Recorder {
     TableName name = TableName.valueOf(table(prefix, kind));
     try (Table first = patient.getTable(name); Table second = single.getTable(name)) {
       worker(kind, file, first, second, 0).readAll(file.rows(), LAST_READS_MS);
-    } catch (IOException | InterruptedException | RuntimeException e) {
+    } catch (Throwable e) {
       failure.compareAndSet(null, e);
     }
   }

@@ -3,6 +3,7 @@ package halcyon.compat.histories;
 import static org.apache.hadoop.hbase.util.Bytes.toBytes;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -57,9 +58,22 @@ final class Worker {
     this.patient = patient;
     this.single = single;
     this.process = process;
-    this.name = "java" + process;
+    this.name = name(process);
     this.deletes = deletes;
     this.random = new SplittableRandom(seed * 1_000_003 + process);
+  }
+
+  static String name(int process) {
+    return "java" + process;
+  }
+
+  /** What a process of this kind does. */
+  static List<String> actions(Kind kind, boolean deletes) {
+    return switch (kind) {
+      case LISTS -> List.of("append", "get");
+      case ROWS -> List.of("put", "scan", "get");
+      default -> deletes ? List.of("put", "delete", "increment", "check", "get") : List.of("put", "increment", "check", "get");
+    };
   }
 
   /** One operation and a pause, of {@code intervalNs} together in the mean. */
@@ -126,6 +140,7 @@ final class Worker {
     } catch (WrongValue e) {
       throw e;
     } catch (IOException | RuntimeException e) {
+      note(e);
       result = Errors.result(e, !isRetried || System.nanoTime() - called < FIRST_PAUSE_NS);
     }
     file.write(name, action, row, argument, called, System.nanoTime(), result);
@@ -140,10 +155,18 @@ final class Worker {
     } catch (WrongValue e) {
       throw e;
     } catch (IOException | RuntimeException e) {
+      note(e);
       result = HistoryFile.UNKNOWN;
     }
     file.write(name, "get", row, "-", called, System.nanoTime(), result);
     return !result.equals(HistoryFile.UNKNOWN);
+  }
+
+  /** An exception of the client itself fails the recorder at its end. */
+  private void note(Exception error) {
+    if (error instanceof RuntimeException broken && !(error instanceof UncheckedIOException)) {
+      file.broken(broken);
+    }
   }
 
   private String value(String row, Result found) throws WrongValue {
@@ -252,6 +275,7 @@ final class Worker {
     } catch (WrongValue e) {
       throw e;
     } catch (IOException | RuntimeException e) {
+      note(e);
       isWhole = false;
     }
     long answered = System.nanoTime();

@@ -14,11 +14,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
@@ -40,9 +39,13 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Writes rows until the server dies, remembers what was acknowledged, and asks for all of it after the next start.
  *
  * <pre>
- * write HOST:PORT LOG SECONDS [flush|compact|reshape]   until the server dies or SECONDS have passed
- * verify HOST:PORT LOG                                  exit 1 on any loss
+ * write HOST:PORT LOG SECONDS STOP [flush|compact|reshape]   until the file STOP is there, at most for SECONDS
+ * verify HOST:PORT LOG DEATHS                                exit 1 on any loss
  * </pre>
+ *
+ * The writer prints how many rows each thread has had acknowledged ("so far"), each flush, compaction, split and merge, and when
+ * a thread has ended ("ended", the milliseconds of the clock, and why). A thread that ended before the server was killed did not
+ * write when it was: the script compares the times.
  *
  * Each writing thread owns rows and goes through three kinds of work: single puts of two families, lists of puts, and
  * increments of its counter. A line of LOG is written, and forced to disk, only after the server has answered:
@@ -51,7 +54,8 @@ import org.apache.hadoop.hbase.util.Bytes;
  * C thread value       the thread's counter has at least this value
  * </pre>
  * The verifier asks for every P row by get and finds all of them once more by a scan; a row must be whole (its two
- * columns agree). The counter may be ahead of the log by one: an answer that was on its way when the server died.
+ * columns agree). Each death may leave one increment that was done and whose answer was on its way, so the counter may be ahead
+ * of the log by DEATHS; one that is further ahead was incremented twice.
  */
 public final class Kill9 {
   private static final TableName TABLE = TableName.valueOf("kill9");
@@ -63,21 +67,21 @@ public final class Kill9 {
   private Kill9() {}
 
   public static void main(String[] args) throws Exception {
-    if (args.length < 3) {
-      System.err.println("write HOST:PORT LOG SECONDS [flush|compact|reshape]  or  verify HOST:PORT LOG");
+    if (args.length < (args.length > 0 && args[0].equals("write") ? 5 : 4)) {
+      System.err.println("write HOST:PORT LOG SECONDS STOP [flush|compact|reshape]  or  verify HOST:PORT LOG DEATHS");
       System.exit(64);
     }
     Path log = Path.of(args[2]);
-    boolean reshape = args.length > 4 && args[4].equals("reshape");
-    int tries = args[0].equals("verify") ? 10 : reshape ? 5 : 1;
+    String meanwhile = args.length > 5 ? args[5] : "";
+    int tries = args[0].equals("verify") || meanwhile.equals("reshape") ? 10 : 1;
     try (Connection connection = ConnectionFactory.createConnection(configuration(args[1], tries))) {
       switch (args[0]) {
         case "write" -> {
-          write(connection, log, Integer.parseInt(args[3]), args.length > 4 ? args[4] : "");
+          write(connection, log, Integer.parseInt(args[3]), Path.of(args[4]), meanwhile);
           System.out.flush();
           Runtime.getRuntime().halt(0); // closing a connection to a server that is gone takes its time
         }
-        case "verify" -> System.exit(verify(connection, log) ? 0 : 1);
+        case "verify" -> System.exit(verify(connection, log, Long.parseLong(args[3])) ? 0 : 1);
         default -> throw new IllegalArgumentException(args[0]);
       }
     }
@@ -144,7 +148,7 @@ public final class Kill9 {
     }
   }
 
-  private static void write(Connection connection, Path log, int seconds, String meanwhile) throws Exception {
+  private static void write(Connection connection, Path log, int seconds, Path stop, String meanwhile) throws Exception {
     try (Admin admin = connection.getAdmin()) {
       if (!admin.tableExists(TABLE)) {
         admin.createTable(TableDescriptorBuilder.newBuilder(TABLE)
@@ -154,35 +158,56 @@ public final class Kill9 {
       }
     }
     Acknowledged before = Acknowledged.read(log);
-    AtomicLong count = new AtomicLong();
+    AtomicLongArray counts = new AtomicLongArray(THREADS);
     long deadline = System.nanoTime() + seconds * 1_000_000_000L;
-    CountDownLatch ended = new CountDownLatch(1); // the first writer that ends, ends them all
     try (FileChannel channel = FileChannel.open(log, StandardOpenOption.CREATE, StandardOpenOption.APPEND)) {
       for (int t = 0; t < THREADS; t++) {
         int id = t;
-        Thread thread = new Thread(() -> {
+        start("writer-" + t, () -> {
           try (Table table = connection.getTable(TABLE)) {
-            writeRows(table, channel, id, before.next(id), deadline, count);
-          } catch (IOException e) {
-            // the server is gone; that is what we are here for
+            writeRows(table, channel, id, before.next(id), deadline, counts);
           }
-          ended.countDown();
         });
-        thread.setDaemon(true);
-        thread.start();
       }
-      System.out.println("writing");
-      System.out.flush();
+      say("writing");
       if (!meanwhile.isEmpty()) {
         disturb(connection, meanwhile, deadline);
       }
-      ended.await();
-      Thread.sleep(500); // answers that are here already are noted by the other writers
+      while (!Files.exists(stop) && System.nanoTime() < deadline) {
+        Thread.sleep(100);
+        say("so far: " + counts);
+      }
+      Thread.sleep(500); // answers that are here already are noted
     }
-    System.out.println("acknowledged " + count.get());
+    say("acknowledged " + IntStream.range(0, THREADS).mapToLong(counts::get).sum());
   }
 
-  private static void writeRows(Table table, FileChannel log, int thread, long first, long deadline, AtomicLong count)
+  /** What a thread does until it is stopped. */
+  private interface Work {
+    void run() throws Exception;
+  }
+
+  /** The end of a thread is said, whatever ends it. It is what the kill does to it, if it comes later than that. */
+  private static void start(String name, Work work) {
+    Thread thread = new Thread(() -> {
+      String why = "its time is over";
+      try {
+        work.run();
+      } catch (Throwable e) {
+        why = String.valueOf(e).lines().findFirst().orElse("");
+      }
+      say("ended " + System.currentTimeMillis() + " " + name + ": " + why);
+    }, name);
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private static void say(String text) {
+    System.out.println(text);
+    System.out.flush();
+  }
+
+  private static void writeRows(Table table, FileChannel log, int thread, long first, long deadline, AtomicLongArray counts)
       throws IOException {
     Random random = new Random(thread);
     long number = first;
@@ -209,15 +234,15 @@ public final class Kill9 {
         log.write(ByteBuffer.wrap(lines.toString().getBytes(StandardCharsets.UTF_8)));
         log.force(false);
       }
-      count.addAndGet(size);
+      counts.addAndGet(thread, size);
     }
   }
 
   /** Splits a region or merges two; or tries to, as those that refer to a parent's files are refused. */
-  private static void reshape(Admin admin, Random random) throws IOException, InterruptedException {
-    List<RegionInfo> regions = admin.getRegions(TABLE);
-    int at = random.nextInt(regions.size());
+  private static void reshape(Admin admin, Random random) throws InterruptedException {
     try {
+      List<RegionInfo> regions = admin.getRegions(TABLE);
+      int at = random.nextInt(regions.size());
       if (regions.size() < 3 || (regions.size() < 8 && random.nextBoolean())) {
         byte[] row = Bytes.toBytes(random.nextInt(10) + "-" + random.nextInt(THREADS));
         admin.splitRegionAsync(regions.get(at).getRegionName(), row).get();
@@ -226,15 +251,15 @@ public final class Kill9 {
         byte[][] pair = {regions.get(at).getEncodedNameAsBytes(), regions.get(at + 1).getEncodedNameAsBytes()};
         admin.mergeRegionsAsync(pair, false).get();
       }
-      System.out.println("reshaped");
-    } catch (ExecutionException | DoNotRetryIOException e) {
-      // the next one may be possible
+      say("reshaped");
+    } catch (ExecutionException | IOException e) {
+      // the next one may be possible, if the server lives
     }
   }
 
   /** Flushes, compacts or reshapes again and again, so that the kill falls into the middle of one now and then. */
   private static void disturb(Connection connection, String what, long deadline) {
-    Thread thread = new Thread(() -> {
+    start("disturber", () -> {
       try (Admin admin = connection.getAdmin()) {
         Random random = new Random();
         for (int i = 0; System.nanoTime() < deadline; i++) {
@@ -245,19 +270,17 @@ public final class Kill9 {
           }
           Thread.sleep(250);
           admin.flush(TABLE);
+          say("flushed");
           if (what.equals("compact") && i % 3 == 2) {
             admin.majorCompact(TABLE);
+            say("compacted");
           }
         }
-      } catch (IOException | InterruptedException e) {
-        // as with the writers: the server is gone
       }
     });
-    thread.setDaemon(true);
-    thread.start();
   }
 
-  private static boolean verify(Connection connection, Path log) throws IOException {
+  private static boolean verify(Connection connection, Path log, long deaths) throws IOException {
     Acknowledged wanted = Acknowledged.read(log);
     long rows = 0;
     long lost = 0;
@@ -291,10 +314,12 @@ public final class Kill9 {
       for (var entry : wanted.counters.entrySet()) {
         byte[] value = table.get(new Get(Bytes.toBytes("counter-" + entry.getKey()))).getValue(F, Q);
         long found = value == null ? 0 : Bytes.toLong(value);
-        // every death may leave one increment done and not answered; the log has no room for more
         if (found < entry.getValue()) {
           lost++;
           System.out.println("LOST counter-" + entry.getKey() + " " + found + " < " + entry.getValue());
+        } else if (found > entry.getValue() + deaths) {
+          lost++;
+          System.out.println("TWICE counter-" + entry.getKey() + " " + found + " > " + entry.getValue() + " + " + deaths + " deaths");
         }
       }
     }

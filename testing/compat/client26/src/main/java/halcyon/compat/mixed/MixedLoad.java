@@ -37,11 +37,13 @@ import org.apache.hadoop.hbase.util.Bytes;
  *
  * Each thread owns rows. It knows their versions, so a get has one right answer. Counters are incremented by one each time:
  * an answer that is not the one before plus one shows an increment that was lost or done twice. The client's own retries are
- * HBase's, with its default number. An error that reaches this program is counted, and then the row or counter may have either
- * of two values. At the end every row and every counter is read once more. Exit 1 on any error or difference.
+ * HBase's, with its default number. An exception that reaches this program is an error, whatever its class, and then the row or
+ * counter may have either of two values. So is a thread that ends before it is told to. At the end every row and every counter is
+ * read once more. Exit 1 on any error or difference, or if a thread has too few answers of one kind of operation.
  *
  * <p>-Dagain=MS: no row is overwritten earlier than so long after the last time. Servers whose clocks are apart by less than that
- * then give its versions ascending timestamps. -Dreport=MS: between two reports, default 10000.
+ * then give its versions ascending timestamps. -Dreport=MS: between two reports, default 10000. -Dleast=COUNT: answers of each
+ * kind of operation that each thread must get, default 10.
  */
 public final class MixedLoad {
   private static final byte[] F = Bytes.toBytes("f");
@@ -52,6 +54,13 @@ public final class MixedLoad {
   private static final int REGIONS = 10;
   private static final long AGAIN_NS = Long.getLong("again", 0) * 1_000_000;
   private static final long REPORT_MS = Long.getLong("report", 10_000);
+  private static final long LEAST = Long.getLong("least", 10);
+
+  /** Kinds of operations. */
+  private enum Kind {
+    GET, PUT, INCREMENT, SCAN
+  }
+
 
   private final Connection connection;
   private final TableName name;
@@ -76,6 +85,8 @@ public final class MixedLoad {
   /** When each thread's operation began, 0 if it has none. */
   private final AtomicLongArray begun = new AtomicLongArray(THREADS);
   private final long[] overwritten;
+  /** Operations of each thread that had an answer, by kind. */
+  private final AtomicLongArray[] answered = new AtomicLongArray[THREADS];
 
   private MixedLoad(Connection connection, String table, int rows, Path stop) {
     this.connection = connection;
@@ -86,6 +97,7 @@ public final class MixedLoad {
     this.unsure = new boolean[rows];
     this.overwritten = new long[rows];
     Arrays.fill(overwritten, System.nanoTime() - AGAIN_NS);
+    Arrays.setAll(answered, thread -> new AtomicLongArray(Kind.values().length));
   }
 
   public static void main(String[] args) throws Exception {
@@ -125,7 +137,26 @@ public final class MixedLoad {
     }
     verify();
     say("end: " + counts());
-    return errors.get() == 0 && differences.get() == 0;
+    return errors.get() == 0 && differences.get() == 0 && hasEnough();
+  }
+
+  /** Whether each thread had answers of each kind: what was hardly asked shows nothing. */
+  private boolean hasEnough() {
+    boolean enough = true;
+    StringBuilder sums = new StringBuilder("answers:");
+    for (Kind kind : Kind.values()) {
+      sums.append(' ').append(kind);
+      for (int thread = 0; thread < THREADS; thread++) {
+        long count = answered[thread].get(kind.ordinal());
+        sums.append(' ').append(count);
+        if (count < LEAST) {
+          say("TOO FEW worker-" + thread + " had " + count + " answers to " + kind + ", and " + LEAST + " are the least");
+          enough = false;
+        }
+      }
+    }
+    say(sums.toString());
+    return enough;
   }
 
   private String counts() {
@@ -188,27 +219,39 @@ public final class MixedLoad {
     say("loaded " + rows + " rows");
   }
 
+  /** A thread that ends before it is told to is an error, whatever has ended it. */
   private void work(int thread) {
     Random random = new Random(thread);
     try (Table table = connection.getTable(name)) {
       while (!Files.exists(stop)) {
         long start = System.nanoTime();
         begun.set(thread, start);
-        switch (random.nextInt(10)) {
-          case 0, 1, 2, 3 -> get(table, own(random, thread));
-          case 4, 5, 6 -> overwrite(table, own(random, thread));
-          case 7, 8 -> increment(table, thread * COUNTERS + random.nextInt(COUNTERS));
-          default -> scan(table, random.nextInt(rows), thread);
+        try {
+          operation(table, random, thread);
+        } finally {
+          begun.set(thread, 0);
         }
         operations.incrementAndGet();
         long took = (System.nanoTime() - start) / 1_000_000;
         longestMs.accumulateAndGet(took, Math::max);
         latelyMs.accumulateAndGet(took, Math::max);
-        begun.set(thread, 0);
       }
-    } catch (IOException e) {
-      failed("closing the table", e);
+    } catch (Throwable e) {
+      failed("worker-" + thread + " ended early", e);
     }
+  }
+
+  private void operation(Table table, Random random, int thread) {
+    switch (random.nextInt(10)) {
+      case 0, 1, 2, 3 -> tried(Kind.GET, thread, get(table, own(random, thread)));
+      case 4, 5, 6 -> tried(Kind.PUT, thread, overwrite(table, own(random, thread)));
+      case 7, 8 -> tried(Kind.INCREMENT, thread, increment(table, thread * COUNTERS + random.nextInt(COUNTERS)));
+      default -> tried(Kind.SCAN, thread, scan(table, random.nextInt(rows), thread));
+    }
+  }
+
+  private void tried(Kind kind, int thread, boolean isAnswered) {
+    answered[thread].addAndGet(kind.ordinal(), isAnswered ? 1 : 0);
   }
 
   private int own(Random random, int thread) {
@@ -216,7 +259,7 @@ public final class MixedLoad {
     return Math.min(number, rows - 1) / THREADS * THREADS + thread;
   }
 
-  private void failed(String what, IOException error) {
+  private void failed(String what, Throwable error) {
     if (errors.incrementAndGet() <= 20) {
       say("ERROR " + what + ": " + error);
     }
@@ -228,11 +271,14 @@ public final class MixedLoad {
     }
   }
 
-  private void get(Table table, int number) {
+  /** Whether there was an answer, as of the other operations. */
+  private boolean get(Table table, int number) {
     try {
       compare(number, table.get(new Get(row(number))), "get");
-    } catch (IOException e) {
+      return true;
+    } catch (IOException | RuntimeException | AssertionError e) {
       failed("get of " + Bytes.toString(row(number)), e);
+      return false;
     }
   }
 
@@ -243,33 +289,41 @@ public final class MixedLoad {
     boolean next = whole && unsure[number] && Bytes.equals(value, value(number, versions[number] + 1));
     if (!newest && !next) {
       differs(how + " of " + Bytes.toString(row(number)) + ": found "
-          + (value == null ? "nothing" : "version " + Bytes.toInt(value, 4) + (whole ? "" : " in one family only"))
+          + (value == null ? "nothing" : value.length < 8 ? value.length + " bytes" : "version " + Bytes.toInt(value, 4))
+          + (value == null || whole ? "" : ", and another value in the other family")
           + ", expected " + versions[number] + (unsure[number] ? " or one more" : ""));
     }
   }
 
-  private void overwrite(Table table, int number) {
+  private boolean overwrite(Table table, int number) {
     if (unsure[number] || System.nanoTime() - overwritten[number] < AGAIN_NS) {
-      return;
+      return false;
     }
     try {
       table.put(put(number, versions[number] + 1));
       versions[number]++;
       overwritten[number] = System.nanoTime();
-    } catch (IOException e) {
+      return true;
+    } catch (IOException | RuntimeException | AssertionError e) {
       unsure[number] = true;
       failed("put of " + Bytes.toString(row(number)), e);
+      return false;
     }
   }
 
-  private void increment(Table table, int counter) {
+  private boolean increment(Table table, int counter) {
     try {
       byte[] value = table.increment(new Increment(counterRow(counter)).addColumn(F, Q, 1)).getValue(F, Q);
       long least = counters[counter] + 1;
       if (value == null) {
         withoutValue.incrementAndGet();
         counters[counter] = least;
-        return;
+        return true;
+      }
+      if (value.length != Long.BYTES) {
+        differs("increment of " + Bytes.toString(counterRow(counter)) + ": found " + value.length + " bytes");
+        unsureCounts[counter]++;
+        return true;
       }
       long found = Bytes.toLong(value);
       if (found < least || found > least + unsureCounts[counter]) {
@@ -278,33 +332,37 @@ public final class MixedLoad {
       }
       unsureCounts[counter] = Math.max(0, unsureCounts[counter] - (found - least));
       counters[counter] = found;
-    } catch (IOException e) {
+      return true;
+    } catch (IOException | RuntimeException | AssertionError e) {
       unsureCounts[counter]++;
       failed("increment of " + Bytes.toString(counterRow(counter)), e);
+      return false;
     }
   }
 
   /** Some rows from one on. They are in the order of their keys, without a gap, and those of this thread have their values. */
-  private void scan(Table table, int first, int thread) {
+  private boolean scan(Table table, int first, int thread) {
     Scan scan = new Scan().withStartRow(row(first)).setLimit(20);
     try (ResultScanner scanner = table.getScanner(scan)) {
       int expected = first;
       for (Iterator<Result> results = scanner.iterator(); results.hasNext();) {
         Result result = results.next();
         if (Bytes.toString(result.getRow()).contains("counter") || expected >= rows) {
-          return; // the rows of this region have ended
+          return true; // the rows of this region have ended
         }
         if (!Bytes.equals(result.getRow(), row(expected))) {
           differs("scan: found " + Bytes.toString(result.getRow()) + ", expected " + Bytes.toString(row(expected)));
-          return;
+          return true;
         }
         if (expected % THREADS == thread) {
           compare(expected, result, "scan");
         }
         expected += REGIONS;
       }
-    } catch (IOException e) {
+      return true;
+    } catch (IOException | RuntimeException | AssertionError e) { // an iterator throws UncheckedIOException
       failed("scan from " + Bytes.toString(row(first)), e);
+      return false;
     }
   }
 
@@ -314,9 +372,11 @@ public final class MixedLoad {
       try (ResultScanner scanner = table.getScanner(new Scan().setCaching(1000))) {
         for (Result result : scanner) {
           String key = Bytes.toString(result.getRow());
-          if (!key.contains("counter")) {
+          if (key.matches("[0-9]{9}") && Integer.parseInt(key.substring(1)) < rows) {
             found++;
             compare(Integer.parseInt(key.substring(1)), result, "last scan");
+          } else if (!key.contains("counter")) {
+            differs("last scan: found the row " + Bytes.toStringBinary(result.getRow()) + ", which nothing wrote");
           }
         }
       }
@@ -325,7 +385,7 @@ public final class MixedLoad {
       }
       for (int counter = 0; counter < counters.length; counter++) {
         byte[] value = table.get(new Get(counterRow(counter))).getValue(F, Q);
-        long count = value == null ? 0 : Bytes.toLong(value);
+        long count = value == null ? 0 : value.length == Long.BYTES ? Bytes.toLong(value) : -1;
         if (count < counters[counter] || count > counters[counter] + unsureCounts[counter]) {
           differs("counter " + counter + ": found " + count + ", expected " + counters[counter]);
         }

@@ -2,6 +2,7 @@ package halcyon.compat.nonces;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLongArray;
 import org.apache.hadoop.hbase.client.Append;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.Get;
@@ -19,6 +20,7 @@ import org.apache.hadoop.hbase.util.Bytes;
 final class Counter extends Thread {
   private static final byte[] F = NonceKills.F;
   private static final byte[] Q = Bytes.toBytes("q");
+  private static final String[] KINDS = {"increments", "appends", "both in a batch"};
 
   private final Connection connection;
   private final byte[] counterRow;
@@ -28,6 +30,8 @@ final class Counter extends Thread {
   private final StringBuilder list = new StringBuilder();
   private volatile boolean stop;
   private volatile long answered;
+  /** Of each kind of operation: an increment and an append, an append, an increment. */
+  private final AtomicLongArray answeredOfKind = new AtomicLongArray(KINDS.length);
   private volatile long failed;
   private volatile long faults;
   private volatile Throwable end;
@@ -65,10 +69,22 @@ final class Counter extends Thread {
     }
   }
 
-  /** Ends the thread and reads its rows for the last time. */
-  void finish() throws Exception {
+  /**
+   * Ends the thread and reads its rows for the last time. An exception if it ended before, or does not end, or had fewer answers of
+   * one kind than {@code least}.
+   */
+  void finish(long least) throws Exception {
     stop = true;
     join(130_000);
+    if (end != null || isAlive()) {
+      throw new IOException(getName() + (isAlive() ? " does not end" : " ended early"), end);
+    }
+    for (int kind = 0; kind < KINDS.length; kind++) {
+      if (answeredOfKind.get(kind) < least) {
+        throw new IOException(getName() + " had " + answeredOfKind.get(kind) + " answers to " + KINDS[kind] + ", and " + least
+            + " are the least");
+      }
+    }
     try (Table table = connection.getTable(NonceKills.TABLE)) {
       compare("at the end", readCount(table), readList(table));
     }
@@ -84,6 +100,7 @@ final class Counter extends Thread {
         try {
           apply(table, increments, appends, item);
           answered++;
+          answeredOfKind.incrementAndGet((int) (number % 3));
         } catch (IOException e) {
           failed++;
           resolve(table, increments, appends, item, e);

@@ -46,7 +46,7 @@ public final class NonceKills {
     int[] ports = Arrays.stream(args, 2, 5).mapToInt(Integer::parseInt).toArray();
     ServerProcess server = new ServerProcess(args[0], Path.of(args[1]), RELAY, ports);
     Runtime.getRuntime().addShutdownHook(new Thread(server::kill));
-    Relay relay = new Relay(InetAddress.getByName(RELAY), server::kill);
+    Relay relay = new Relay(InetAddress.getByName(RELAY), server::killRunning);
     relay.listen(ports[1]);
     relay.listen(ports[2]);
     server.start();
@@ -54,7 +54,11 @@ public final class NonceKills {
     try (Connection connection = ConnectionFactory.createConnection(configuration(ports[0]))) {
       good = run(connection, server, relay, Integer.parseInt(args[5]));
     }
-    System.exit(good && !server.panicked() ? 0 : 1);
+    if (server.panicked() || server.diedBefore()) {
+      System.out.println("an assertion of the server has failed, or it had ended before it was killed");
+      good = false;
+    }
+    System.exit(good ? 0 : 1);
   }
 
   /** The client's own retries are what is under test: they must outlast a restart of the server. */
@@ -93,10 +97,14 @@ public final class NonceKills {
     }
     awaitProgress(counters);
     for (Counter counter : counters) {
-      counter.finish();
+      counter.finish(Math.max(1, rounds / 4));
     }
     System.out.println(rounds + " kills: " + summary(relay, counters));
-    return counters.stream().allMatch(counter -> counter.faults() == 0) && relay.swallowed() >= rounds * 3 / 4;
+    boolean hasFailed = counters.stream().mapToLong(Counter::failed).sum() > rounds;
+    if (hasFailed) {
+      System.out.println("more operations ended with an exception than there were kills");
+    }
+    return !hasFailed && counters.stream().allMatch(counter -> counter.faults() == 0) && relay.swallowed() >= rounds * 3 / 4;
   }
 
   private static void killOnce(Relay relay, Relay.Fault fault) throws Exception {

@@ -16,6 +16,7 @@ final class ServerProcess {
   private final List<String> command = new ArrayList<>();
   private final Path log;
   private volatile Process process;
+  private volatile boolean diedBefore;
 
   /**
    * @param advertised the address that clients are told, where the {@link Relay} listens
@@ -47,6 +48,17 @@ final class ServerProcess {
   private String output(long from) throws IOException {
     byte[] all = Files.readAllBytes(log);
     return new String(all, (int) from, all.length - (int) from, StandardCharsets.UTF_8);
+  }
+
+  /** SIGKILL to a server that has to be there. */
+  void killRunning() {
+    diedBefore |= !process.isAlive();
+    kill();
+  }
+
+  /** Whether it had ended before it was killed. */
+  boolean diedBefore() {
+    return diedBefore;
   }
 
   /** SIGKILL; returns when the process is gone. */
