@@ -15,6 +15,7 @@
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make sim          a cluster from each of SEEDS=10000 seeds (docs/SIMULATION.md); FIRST= the first seed
 # make sim-servers  the same with real region servers; SEEDS=, FIRST=
+# make models       small models of protocols, of which all states are explored (docs/MODELS.md); MODELS="wal lease"
 # make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options":
 #              with --decommission a server is decommissioned and dies while its regions move, and another one is decommissioned
 # make judges       faults that are planted where tests look: each test must say no, and yes without them; HALCYON=, JUDGES="mixed-load ..."
@@ -121,7 +122,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-decommission bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test sim sim-servers sim-size sim-flaws judges judges-short
+.PHONY: fault-matrix differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat compat-tested conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies erasure-coding-test replication-test replication-tools-test replication-kills bench-replication migrate-test cluster-migrate shadow-test cluster-shadow accumulo-test backup-test cluster-backup hdfs-kills mixed-pages-test mixed-test mixed-load hbck2-cluster own-test own-load own-clients cluster-replication cluster-serial keeper-test status-test rolling-restart replace-master bench-cold-start bench-decommission bench-full-wals mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test phoenix-suite groups-test quotas-test engines-test mob-test file-tracker-test merge-test encryption-test replicas-test answers-test models sim sim-servers sim-size sim-flaws judges judges-short
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -234,6 +235,9 @@ files:
 
 roots: build
 	HALCYON="$(HALCYON)" testing/compat/root.sh all
+
+models:
+	cargo run --release --package halcyon-models -- $(MODELS)
 
 sim:
 	cargo run --release --package halcyon-sim -- --seeds $(SEEDS) --first $(FIRST)
