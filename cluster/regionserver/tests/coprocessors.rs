@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Lab, get, settings, table};
-use crate::fake_jvm::{FakeJvm, hosted, lab};
+use crate::fake_jvm::{FakeJvm, hosted, hosted_with, lab};
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::Clock;
@@ -157,6 +157,9 @@ fn a_scan_in_the_jvm_goes_on_at_the_point_that_it_had() {
     let (again, cells) = rest();
     assert!(again.mvcc_read_point() > opened.mvcc_read_point(), "{again:?}");
     assert_eq!(common::text(&cells), ["newest"; 2]);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 /// The answer to a batch of gets had no limit where a region has coprocessors.
 #[test]
 fn answers_of_a_batch_have_their_limit() {

@@ -199,7 +199,7 @@ impl Region {
         mut told: Option<&mut CellsWritten>,
     ) -> Result<BatchOutcome> {
         let mut outcome = BatchOutcome::new(Vec::with_capacity(batch.len()));
-        let single = batch.len() == 1;
+        let (count, single) = (batch.len(), batch.len() == 1);
         if single && is_put_or_delete(&batch[0]) {
             let how = (mode, wait, single);
             match self.write_run(&mut batch, nonce, how, None, &mut outcome.results, told) {

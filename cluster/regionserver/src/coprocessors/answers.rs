@@ -120,7 +120,7 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         assert_eq!([1, 2, 3].map(lens), [None, None, Some(vec![4])]);
         (10..20).for_each(|of| kept.keep(nonce(of), &[cell(1 << 20)]));
-        assert_eq!([3, 10, 16].map(lens), [None; 3]);
+        assert_eq!([3, 10, 16].map(lens), [None, None, None]);
         assert!((17..20).all(|of| lens(of).is_some()), "the newest stay");
         kept.keep(nonce(30), &[cell(BYTES_MAX)]);
         assert_eq!((lens(30), kept.state.lock().bytes), (None, 0));
