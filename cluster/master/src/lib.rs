@@ -96,7 +96,7 @@ pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
 pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
-pub use procedure::ProcedureTimes;
+pub use procedure::{ProcedureTimes, highest_epoch};
 pub use quotas::{QuotaNumbers, SpaceUse};
 pub use scratch::make_scratch_dir;
 pub use service::{HbckService, LockService, MasterAdminService, MasterService};

@@ -27,6 +27,9 @@
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
 //!
+//! ZooKeeper's data may be lost, or be those of a backup, and files of masters are not: they have names with epochs. So a master becomes
+//! active with an epoch above the highest of these as well ([`Candidate::above`]).
+//!
 //! Checked against `ActiveMasterManager` and `ZKWatcher.createBaseZNodes` of HBase 2.6.4.
 
 use std::sync::Arc;
@@ -73,6 +76,9 @@ pub struct Candidate {
 /// Ends when the process of a server has certainly ended: nothing listens at its address.
 type ProcessEnd = dyn Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync;
 
+/// The highest epoch of a master that has left something elsewhere than in ZooKeeper.
+type HighestEpoch = dyn Fn() -> BoxFuture<'static, Result<u64>> + Send + Sync;
+
 /// What this candidate does. The set holds one election at most.
 #[derive(Default)]
 struct Election {
@@ -88,6 +94,7 @@ pub(crate) struct Standing {
     pub(crate) runner: Runner,
     pub(crate) master: ActiveMaster,
     process_end: Option<Arc<ProcessEnd>>,
+    highest_epoch: Option<Arc<HighestEpoch>>,
 }
 
 impl ZooKeeperCluster {
@@ -95,7 +102,9 @@ impl ZooKeeperCluster {
     pub async fn stand(&self, master: &ServerName, info_port: u16) -> Result<Candidate> {
         let (session, clock, runner) = self.parts();
         let master = ActiveMaster { server: master.clone(), info_port };
-        let standing = Standing { session, clock, runner: runner.clone(), master, process_end: None };
+        let (process_end, highest_epoch) = (None, None);
+        let standing =
+            Standing { session, clock, runner: runner.clone(), master, process_end, highest_epoch };
         let begins = standing.clone();
         let begun = async move {
             begins.create_base().await?;
@@ -114,6 +123,16 @@ impl Candidate {
         process_end: impl Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Candidate {
         self.standing.process_end = Some(Arc::new(process_end));
+        self
+    }
+
+    /// With a look for the highest epoch of a master that has left something elsewhere, which the epoch of this one is to be above.
+    /// While that fails, nobody becomes active. To be called before the first election.
+    pub fn above(
+        mut self,
+        highest_epoch: impl Fn() -> BoxFuture<'static, Result<u64>> + Send + Sync + 'static,
+    ) -> Candidate {
+        self.standing.highest_epoch = Some(Arc::new(highest_epoch));
         self
     }
 
@@ -279,6 +298,7 @@ impl Standing {
     /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended.
     async fn become_active(&self, epoch: u64, version: i32, replaces: Option<i32>) -> Result<Attempt> {
         let paths = &self.session.settings().paths;
+        let epoch = self.highest_epoch(epoch).await?;
         let next = epoch
             .checked_add(1)
             .ok_or_else(|| Error::corrupt(format!("{}: {epoch} cannot be raised", paths.master_epoch())))?;
@@ -310,6 +330,22 @@ impl Standing {
             }
             (_, why) => Err(self.session.error(ErrorKind::Io, &what, &why.to_string())),
         }
+    }
+
+    /// The highest epoch of all masters: that of ZooKeeper, unless its data were lost.
+    async fn highest_epoch(&self, epoch: u64) -> Result<u64> {
+        let Some(look) = &self.highest_epoch else { return Ok(epoch) };
+        let what = "find the highest epoch of earlier masters";
+        // Whatever is wrong there, it is looked for again.
+        let left = look().await;
+        let left = left.map_err(|error| self.session.error(ErrorKind::Io, what, error.message()))?;
+        if left > epoch {
+            let (at, path) = (self.session.settings(), self.session.settings().paths.master_epoch());
+            warn!(
+                "{at}: {path} says {epoch}, and a master has left files with epoch {left}: were data of ZooKeeper lost?"
+            );
+        }
+        Ok(epoch.max(left))
     }
 
     /// The leadership of the `master` znode that this session owns.

@@ -660,6 +660,21 @@ async fn a_restart_of_zookeeper_is_no_news_to_masters() {
     assert_eq!(meta(&client, &base).await, Some(server(1)));
 }
 
+/// ZooKeeper's data were lost: epochs began with 1 again, and what masters before had left in HDFS seemed to be of a later one.
+#[tokio::test]
+#[ignore = "needs a ZooKeeper"]
+async fn an_epoch_is_above_those_of_masters_that_have_left_files() {
+    let (client, base) = raw("epoch-lost").await;
+    for (port, left, expected) in [(16000, 0, 1), (16001, 57, 58), (16002, 3, 59)] {
+        let (cluster, server) = (connect(&base, 10 * SECOND).await, server(port));
+        let candidate = cluster.stand(&server, INFO_PORT).await.unwrap();
+        let candidate = candidate.above(move || Box::pin(async move { Ok(left) }));
+        let leadership = timeout(LIMIT, candidate.elected()).await.unwrap().unwrap();
+        assert_eq!((leadership.epoch(), epoch(&client, &base).await), (expected, expected.to_string()));
+        leadership.resign().await.unwrap();
+    }
+}
+
 /// A master that took a live server for dead took its WALs and left it its znode, and so its lease: it answered reads while the regions
 /// were open elsewhere.
 #[tokio::test]

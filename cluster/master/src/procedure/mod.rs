@@ -82,6 +82,7 @@ pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use modify_tracker::ModifyTracker;
 pub(crate) use parameters::Parameters;
 pub(crate) use queue::ProcedureView;
+pub use record::highest_epoch;
 pub(crate) use record::{forget_records, records_dir};
 pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use server_crash::ServerCrash;

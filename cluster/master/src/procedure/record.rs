@@ -26,6 +26,8 @@ use crate::state::MasterState;
 
 const FORMAT: u8 = 1;
 const NEXT: &str = "next";
+/// Of the name of a master's directory, at least.
+const EPOCH_DIGITS: usize = 16;
 /// End of the name of a result.
 const ENDED: &str = ".ended";
 /// Numbers reserved at a time, so that the file of the next one is seldom written.
@@ -142,6 +144,20 @@ impl Failure {
     }
 }
 
+/// The epoch in the name of a master's directory. What has another name is of somebody else, and stays as it is.
+fn epoch_of(name: &str) -> Option<u64> {
+    let (epoch, master) = name.split_once('-')?;
+    let is_epoch = epoch.len() >= EPOCH_DIGITS && epoch.bytes().all(|digit| digit.is_ascii_digit());
+    epoch.parse().ok().filter(|_| is_epoch && !master.is_empty())
+}
+
+/// The highest epoch of a master that has left records, 0 if there is none. The next one must be above it: ZooKeeper, which counts
+/// epochs, may have lost its data since.
+pub fn highest_epoch(env: &Env, root: &Path) -> Result<u64> {
+    let dirs = list(&*env.fs, &records_dir(root))?.into_iter().filter(|entry| entry.is_dir);
+    Ok(dirs.filter_map(|dir| epoch_of(&dir.name)).max().unwrap_or(0))
+}
+
 fn dir(core: &MasterState) -> PathBuf {
     records_dir(&core.root).join(own_name(core))
 }
@@ -155,11 +171,15 @@ fn take_over(core: &MasterState) -> Result<()> {
     let (fs, all, own) = (&*core.env.fs, records_dir(&core.root), own_name(core));
     fs.create_dir_all(&all)?;
     let (mut dirs, files): (Vec<_>, Vec<_>) = list(fs, &all)?.into_iter().partition(|entry| entry.is_dir);
+    dirs.retain(|dir| epoch_of(&dir.name).is_some());
     dirs.sort_by(|left, right| left.name.cmp(&right.name));
     let newest = dirs.pop().map(|entry| entry.name).filter(|newest| *newest != own);
     if let Some(newest) = newest {
         if core.settings.epoch > 0 && newest > own {
-            let text = format!("{}/{newest} is of a later master than {own}", all.display());
+            let text = format!(
+                "{}/{newest} is of a later master than {own}. If none has been active since this one, the directory is to be renamed",
+                all.display()
+            );
             return Err(Error::new(ErrorKind::Expired, text));
         }
         move_into_place(fs, &all.join(newest), &all.join(&own))?;

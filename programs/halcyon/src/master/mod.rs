@@ -15,10 +15,12 @@ mod watch;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use halcyon_cell::ErrorKind;
 use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
@@ -149,6 +151,8 @@ async fn serve(
     let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
     kept.has_znode(paths.backup_master(&name));
     let candidate = candidate.watching(|master| Box::pin(async move { process_ended(&master).await }));
+    let (reads, runtime) = ((root.env.clone(), root.path.clone()), Handle::current());
+    let candidate = candidate.above(move || Box::pin(highest_epoch(reads.clone(), runtime.clone())));
     // A standby changes nothing in the root directory: its settings may name another one than those of the active master. Where there
     // is no cluster yet, the port is served when one begins.
     let cluster_id = tokio::select! {
@@ -274,6 +278,12 @@ async fn serve(
             Err(failure)
         }
     }
+}
+
+/// The highest epoch of a master that has left records of procedures.
+async fn highest_epoch((env, root): (Env, PathBuf), runtime: Handle) -> halcyon_cell::Result<u64> {
+    let found = runtime.spawn_blocking(move || halcyon_master::highest_epoch(&env, &root)).await;
+    found.map_err(|_| halcyon_cell::Error::new(ErrorKind::Io, "the look failed by an assertion"))?
 }
 
 /// A master may act while its lease is valid.
