@@ -73,6 +73,7 @@ mod peers;
 mod placement;
 mod procedure;
 mod quotas;
+mod recovery;
 mod regions;
 mod registry;
 mod reopen;

@@ -11,7 +11,7 @@ use halcyon_contract::{
 use halcyon_env::{Env, Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
@@ -31,13 +31,14 @@ use crate::procedure::{
     ServerCrash, SplitRegion, Submission, TransitRegion,
 };
 use crate::quotas::{Observer, QuotaNumbers, QuotaState};
+use crate::recovery::recover_all;
 use crate::settings::StopRequest;
 use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::timeline::{Noticed, Timelines};
+use crate::timeline::Timelines;
 use crate::{
-    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
-    peers, regions, service, wal_split,
+    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, peers,
+    regions, service,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -115,7 +116,7 @@ impl Master {
         timelines.load(&env, root);
         let members = Members::new();
         let meta_last = cluster.coordination.meta_last()?;
-        let dead = recover_all(&cluster, &members, settings.split_threads, &timelines)?;
+        let dead = recover_all(&cluster, &members, meta_last.as_ref(), settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let is_online = |last| cluster.servers.standing(last) == Standing::Online;
         let meta_stayed = meta_last.as_ref().is_some_and(is_online);
@@ -424,37 +425,6 @@ impl RegionServerStatus for Master {
             }
         }
     }
-}
-
-/// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
-/// Returns the dead servers that are recovered. Where one is not, say because of a WAL that nobody can split, its regions stay closed, and
-/// `recover_dead_servers` tries again; but without what is left of `hbase:meta` there is no start.
-fn recover_all(
-    cluster: &ClusterServices,
-    members: &Arc<Members>,
-    threads: usize,
-    timelines: &Arc<Timelines>,
-) -> Result<Vec<ServerName>> {
-    let (dead, cluster, timelines) = (cluster.servers.recovering(), cluster.clone(), timelines.clone());
-    let members = Arc::clone(members);
-    for server in &dead {
-        timelines.noticed(server, Noticed::FoundAtTakeover, None);
-    }
-    // Before the first of them is waited for, so that the rests of their leases pass at the same time.
-    members.depose_all(&cluster, threads);
-    let recovered = parallel::for_each(threads, dead, move |server| {
-        match wal_split::recover(&cluster, &members, &server, threads, &timelines) {
-            Ok(()) => Ok(Some(server)),
-            // Without a server nothing can be opened either, and soon there is one.
-            Err(error) if members.ready(&cluster).is_empty() => Err(error),
-            Err(error) if wal_split::has_meta_wal(&cluster, &server)? => Err(error),
-            Err(error) => {
-                error!(%server, %error, "a dead server is not recovered: its regions stay closed for now");
-                Ok(None)
-            }
-        }
-    })?;
-    Ok(recovered.into_iter().flatten().collect())
 }
 
 /// Makes a system table in the background, unless it is there or an earlier start has begun it.

@@ -45,6 +45,10 @@ struct State {
     looks: HashMap<ServerName, Look>,
     /// WALs of dead servers that no live one could split.
     unsplit: BTreeMap<PathBuf, Unsplit>,
+    /// How many were split.
+    split_count: usize,
+    /// The last of [`Members::next_turn`].
+    turns: usize,
     /// When the leases of dead servers end (`Clock::boot_ns`).
     lease_ends_ns: HashMap<ServerName, u64>,
     /// Deposed servers that are to be forgotten, and when that is tried (`Clock::boot_ns`).
@@ -69,6 +73,13 @@ struct Look {
 impl Members {
     pub(crate) fn new() -> Arc<Members> {
         Arc::new(Members(Mutex::new(State { list_deposed_ns: Some(0), ..State::default() })))
+    }
+
+    /// Another number each time, so that of all servers each is asked first for some of the WALs, and of each WAL now and then.
+    pub(crate) fn next_turn(&self) -> usize {
+        let turns = &mut self.0.lock().turns;
+        *turns = turns.wrapping_add(1);
+        *turns
     }
 
     /// Those of the live servers that may get regions. *Blocking* if there is one that was not seen yet.
@@ -107,7 +118,14 @@ impl Members {
 
     /// It was split since, or is gone.
     pub(crate) fn forget_unsplit(&self, wal: &Path) {
-        self.0.lock().unsplit.remove(wal);
+        let mut state = self.0.lock();
+        state.unsplit.remove(wal);
+        state.split_count += 1;
+    }
+
+    /// How many WALs were split since the start.
+    pub(crate) fn split_count(&self) -> usize {
+        self.0.lock().split_count
     }
 
     /// What an operator has to look at: live servers that get no regions, and WALs that nobody can split.

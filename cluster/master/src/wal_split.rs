@@ -11,7 +11,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{ClusterServices, SplitWal};
@@ -24,6 +24,9 @@ use crate::parallel;
 use crate::timeline::Timelines;
 
 const SPLITTING: &str = "-splitting";
+/// A server that needed so long and failed has waited for HDFS, which seals the WAL for another server no sooner. So no other one is asked
+/// before the next attempt.
+const LONG_NS: u64 = Duration::from_secs(10).as_nanos() as u64;
 /// WALs of `hbase:meta` end so.
 const META_WAL: &str = ".meta";
 
@@ -89,10 +92,10 @@ pub(crate) fn split(
     members.keep_unsplit(dir, &names);
     let wanted: Vec<String> =
         names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
-    let (wals_count, next) = (wanted.len(), AtomicUsize::new(0));
+    let wals_count = wanted.len();
     let (cluster, members, dir) = (cluster.clone(), Arc::clone(members), dir.to_path_buf());
     let bytes = parallel::for_each(threads, wanted, move |name| {
-        let split = split_one(&cluster, &members, &dir, &name, next.fetch_add(1, Ordering::Relaxed));
+        let split = split_one(&cluster, &members, &dir, &name, members.next_turn());
         let wal = dir.join(&name);
         match &split {
             Ok(_) => members.forget_unsplit(&wal),
@@ -134,26 +137,39 @@ pub(crate) fn remove(cluster: &ClusterServices, dir: &Path) -> Result<()> {
     Ok(fs.sync_dir(&layout::wals_dir(&cluster.wals.root))?)
 }
 
-/// Recovers a server completely.
-pub(crate) fn recover(
+/// Takes the WALs from a server and splits all of them, those of `hbase:meta` first. The directory in which they were; `None` if it has
+/// left none.
+pub(crate) fn split_all(
     cluster: &ClusterServices,
     members: &Arc<Members>,
     server: &ServerName,
     threads: usize,
     timelines: &Timelines,
-) -> Result<()> {
+) -> Result<Option<PathBuf>> {
     let fenced = fence(cluster, server)?;
     members.depose(cluster, server)?;
-    if let Some(dir) = fenced {
-        timelines.fenced(server);
-        let Amount { wals_count, bytes } = split(cluster, members, &dir, Logs::All, threads)?;
-        timelines.split(server, wals_count, bytes);
-        // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
-        members.wait_for_lease(cluster, server)?;
-        remove(cluster, &dir)?;
-        info!(%server, wals = wals_count, bytes, "the WALs of a dead server are split");
-    }
+    let Some(dir) = fenced else { return Ok(None) };
+    timelines.fenced(server);
+    let meta = split(cluster, members, &dir, Logs::Meta, threads)?;
+    let others = split(cluster, members, &dir, Logs::All, threads)?;
+    let (wals_count, bytes) = (meta.wals_count + others.wals_count, meta.bytes + others.bytes);
+    timelines.split(server, wals_count, bytes);
+    info!(%server, wals = wals_count, bytes, "the WALs of a dead server are split");
+    Ok(Some(dir))
+}
+
+/// Ends the recovery of a server whose WALs are split; `dir` is where they were.
+pub(crate) fn end(
+    cluster: &ClusterServices,
+    members: &Arc<Members>,
+    server: &ServerName,
+    dir: Option<&Path>,
+) -> Result<()> {
+    // Before the directory goes: where there is none, a master after this one finds nothing to wait for.
     members.wait_for_lease(cluster, server)?;
+    if let Some(dir) = dir {
+        remove(cluster, dir)?;
+    }
     members.recovered(cluster, server);
     Ok(())
 }
@@ -169,7 +185,8 @@ fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
     Ok(files.map(|file| file.name).collect())
 }
 
-/// Has one WAL split by some live server, and archives it; its length. `turn` chooses the first that is asked.
+/// Has one WAL split by some live server, and archives it; its length. `turn` chooses the first that is asked, and is another one in
+/// each attempt.
 fn split_one(
     cluster: &ClusterServices,
     members: &Members,
@@ -181,11 +198,12 @@ fn split_one(
     let wal = dir.join(name);
     let below = wal.strip_prefix(root).map_err(|_| Error::invalid(format!("{} is no WAL", wal.display())))?;
     // One that writes its WALs elsewhere finds none of the others', and HBase's takes that for a WAL that was split.
-    let online = members.ready(cluster);
+    let (online, clock) = (members.ready(cluster), &cluster.wals.env.clock);
     let mut last = Error::new(ErrorKind::Busy, "there is no region server to split WALs");
     for at in 0..online.len() {
         let server = &online[(turn + at) % online.len()];
         let Some(api) = cluster.servers.get(server) else { continue };
+        let begun_ns = clock.monotonic_ns();
         let error = match api.split_wal(below) {
             Ok(SplitWal::Done) => return archive(cluster, &wal, name),
             // Split before, and archived by another master since.
@@ -200,7 +218,12 @@ fn split_one(
             Err(error) => error,
         };
         warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
+        // One that has died has waited for nothing.
+        let has_died = error.kind() == ErrorKind::Moved;
         last = error;
+        if !has_died && clock.monotonic_ns().saturating_sub(begun_ns) >= LONG_NS {
+            break;
+        }
     }
     Err(last)
 }
