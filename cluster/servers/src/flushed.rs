@@ -1,7 +1,8 @@
 //! Sequence ids up to which edits are in files, as region servers report them.
 //!
 //! A server that splits a WAL asks for them, and leaves out edits that are in files already. So an id that is too high loses
-//! edits, and one that is too low costs time. They outlive the server that has reported them.
+//! edits, and one that is too low costs time. They outlive the server that has reported them, and not the files: an operator may set a
+//! damaged one aside. The ids of a region go on above those of its files, so an opening with a lower number tells of that.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo};
+use tracing::warn;
 
 /// HBase's "no sequence id".
 pub(crate) const NO_SEQ_NUM: u64 = u64::MAX;
@@ -56,6 +58,17 @@ impl FlushedTable {
         }
     }
 
+    /// A region is open, and its edits have this id and higher ones from now on. If ids up to it or beyond are known of its files, the
+    /// files that had them are gone.
+    pub(crate) fn note_opened(&self, encoded_region: &str, open_seq_num: u64) {
+        let mut regions = self.0.lock();
+        let highest = regions.get(encoded_region).and_then(|reported| reported.ids.highest());
+        if highest.is_some_and(|id| id >= open_seq_num) {
+            warn!(region = encoded_region, open_seq_num, highest, "a region has fewer files than it had");
+            regions.remove(encoded_region);
+        }
+    }
+
     pub(crate) fn take(&self, load: &pb::ServerLoad, now_ms: i64) {
         let mut regions = self.0.lock();
         if regions.len() + load.region_loads.len() > REGIONS_MAX {
@@ -76,6 +89,10 @@ impl FlushedTable {
 }
 
 impl FlushedIds {
+    fn highest(&self) -> Option<u64> {
+        self.stores.iter().map(|(_, id)| *id).chain(self.region).max()
+    }
+
     /// Ids never go back, as in HBase (`ServerManager.updateLastFlushedSequenceIds`).
     fn take(&mut self, load: &pb::RegionLoad) {
         let known = |id: &u64| *id != NO_SEQ_NUM;

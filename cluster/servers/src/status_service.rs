@@ -79,7 +79,7 @@ impl StatusService {
     ) -> std::result::Result<Outcome, RpcError> {
         let server = checked_name(&request.server)?;
         let remote = self.servers.admit(&server, "REPORT")?;
-        self.note_closes(&request.transition);
+        self.note_ids(&request.transition);
         let master = self.master.clone();
         Ok(Outcome::Later(Box::pin(async move {
             let error_message = transitions::take_all(&remote, &server, &master, request.transition).await?;
@@ -88,14 +88,16 @@ impl StatusService {
     }
 
     /// A server of Halcyon says of a region that it has closed up to where its edits are in files: up to the last one. The region may stay
-    /// closed, so that no report says it.
-    fn note_closes(&self, transitions: &[pb::RegionStateTransition]) {
-        let now_ms = self.servers.common.clock.now_ms();
-        let closed = transitions.iter().filter(|it| it.transition_code() == TransitionCode::Closed);
-        for transition in closed {
+    /// closed, so that no report says it. Of one that it has opened, servers say which ids come next: no write is taken before the answer.
+    fn note_ids(&self, transitions: &[pb::RegionStateTransition]) {
+        let (now_ms, flushed) = (self.servers.common.clock.now_ms(), &self.servers.flushed);
+        for transition in transitions {
             let region = transition.region_info.first().and_then(|region| RegionInfo::from_pb(region).ok());
-            if let (Some(region), Some(id)) = (region, transition.open_seq_num) {
-                self.servers.flushed.note_closed(region.encoded_name(), id, now_ms);
+            let (Some(region), Some(id)) = (region, transition.open_seq_num) else { continue };
+            match TransitionCode::try_from(transition.transition_code) {
+                Ok(TransitionCode::Closed) => flushed.note_closed(region.encoded_name(), id, now_ms),
+                Ok(TransitionCode::Opened) => flushed.note_opened(region.encoded_name(), id),
+                _ => {}
             }
         }
     }

@@ -216,6 +216,44 @@ fn garbage_is_refused_and_harms_nothing() {
     assert_eq!(master.servers.online(), std::slice::from_ref(&server.name));
 }
 
+/// A damaged file was set aside, and its region opened without it, so with lower ids. What was written then counted as flushed when its
+/// WAL was split, because the file had had edits of higher ids: it was lost.
+#[test]
+fn what_was_flushed_is_forgotten_when_a_region_opens_below_it() {
+    let master = Master::new();
+    let (old, new) = (name(5), ServerName::new("i", 16020, 3));
+    let load = |id: u64| pb::ServerLoad {
+        region_loads: vec![pb::RegionLoad {
+            region_specifier: pb::RegionSpecifier { r#type: 1, value: region("a").region_name().clone() },
+            complete_sequence_id: Some(id),
+            store_complete_sequence_id: vec![pb::StoreSequenceId {
+                family_name: "f".into(),
+                sequence_id: id,
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let known = || master.servers.last_flushed(region("a").encoded_name()).region;
+    let opens_with = |number: u64| {
+        let opened = transition(TransitionCode::Opened, &region("a"), Some(number), 1);
+        // Whatever it is told: the ids are noted before.
+        drop(master.transition(&new, opened));
+    };
+    master.report(&old, load(500)).unwrap();
+    assert!(master.servers.expire(&old));
+    master.report(&new, pb::ServerLoad::default()).unwrap();
+    opens_with(501);
+    assert_eq!(known(), Some(500));
+    for number in [52, 500] {
+        master.report(&new, load(500)).unwrap();
+        opens_with(number);
+        assert_eq!(known(), None, "{number}");
+    }
+    master.report(&new, load(60)).unwrap();
+    assert_eq!(known(), Some(60));
+}
+
 #[test]
 fn flushed_ids_live_servers_and_last_words() {
     let master = Master::new();
