@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
 use halcyon_proto::pb;
 use halcyon_schema::{
     NamespaceDescriptor, RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, layout,
@@ -17,7 +17,7 @@ use halcyon_schema::{
 use prost::Message;
 use tracing::{error, info, warn};
 
-use crate::placement::{Place, soon};
+use crate::placement::soon;
 use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
 use crate::{descriptors, meta, regions};
 
@@ -30,8 +30,10 @@ const REGION_ID: u64 = 1;
 #[derive(Clone, Default)]
 pub(crate) struct Namespaces {
     by_name: BTreeMap<String, NamespaceDescriptor>,
-    /// Not if the server of the table has left a WAL that is not split: then those who ask for namespaces are told to wait.
+    /// Not if the table could not be opened when the master started: then those who ask for namespaces are told to wait.
     is_loaded: bool,
+    /// How often one was put or removed: what was read from the table meanwhile may be older.
+    changes: u64,
 }
 
 impl Namespaces {
@@ -48,10 +50,12 @@ impl Namespaces {
     }
 
     pub(crate) fn put(&mut self, namespace: NamespaceDescriptor) {
+        self.changes += 1;
         self.by_name.insert(namespace.name.clone(), namespace);
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
+        self.changes += 1;
         self.by_name.remove(name);
     }
 }
@@ -61,13 +65,15 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     name == TableName::DEFAULT_NAMESPACE || name == TableName::SYSTEM_NAMESPACE
 }
 
-/// As [`load`], when a master starts. Without the table, which waits for the WALs of its server, all but namespaces can be worked on.
+/// Reads the namespaces when a master starts, from a table that is made if it is not there. Without the table, which waits for the WALs
+/// of its server, or has a damaged file, all but namespaces can be worked on, also what brings the table back.
 pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
-    let loaded = load(core);
+    let is_new = make_if_absent(core)?;
+    let loaded = open_and_read(core, is_new);
     let Err(error) = &loaded else { return Ok(()) };
     // Groups of servers are named by namespaces for new tables alone, and none is made before they are loaded. Tables that are there
-    // are in `hbase:rsgroup` by name.
-    if !is_recovering(core) {
+    // are in `hbase:rsgroup` by name. In one process nobody reads them later.
+    if is_new || core.cluster.servers.is_one_process() {
         return loaded;
     }
     error!(%error, "namespaces cannot be read: they can neither be shown nor changed, and no table can be made, until they are");
@@ -90,27 +96,26 @@ pub(crate) fn load_late(core: &MasterState) {
     }
 }
 
-fn is_recovering(core: &MasterState) -> bool {
-    let region = table_region(core).map(|(region, _)| region);
-    region.is_ok_and(|region| matches!(core.place_of(&region), Place::Recovering(_)))
-}
-
-/// Opens `hbase:namespace` and reads it; makes it if it is not there, with those namespaces that have a directory.
-/// `default` and `hbase` always exist.
-pub(crate) fn load(core: &MasterState) -> Result<()> {
+/// Makes `hbase:namespace` if it is not there; whether it was not.
+fn make_if_absent(core: &MasterState) -> Result<bool> {
     let is_new = !core.tables.read().by_name.contains_key(&TableName::NAMESPACE);
     if is_new {
         create_table(core)?;
     }
+    Ok(is_new)
+}
+
+fn open_and_read(core: &MasterState, is_new: bool) -> Result<()> {
     let (region, descriptor) = table_region(core)?;
     regions::ensure_open(core, &region, &descriptor)?;
     read(core, &region, is_new)
 }
 
-/// Reads the table, which is open.
+/// Reads the table, which is open. A new one gets those namespaces that have a directory. `default` and `hbase` always exist.
 fn read(core: &MasterState, region: &RegionInfo, is_new: bool) -> Result<()> {
     let at = core.server_name_of(region)?;
-    let mut namespaces = Namespaces::default();
+    let changes = core.namespaces.read().changes;
+    let mut namespaces = Namespaces { changes, ..Namespaces::default() };
     for row in soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, region))? {
         match decode(&row) {
             Ok(namespace) => namespaces.put(namespace),
@@ -134,7 +139,12 @@ fn read(core: &MasterState, region: &RegionInfo, is_new: bool) -> Result<()> {
         }
     }
     namespaces.is_loaded = true;
-    *core.namespaces.write() = namespaces;
+    let mut known = core.namespaces.write();
+    // A procedure that an earlier master has begun may change one at any time.
+    if known.changes != changes {
+        return Err(Error::new(ErrorKind::Busy, "a namespace was changed while all were read"));
+    }
+    *known = namespaces;
     Ok(())
 }
 

@@ -447,6 +447,7 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
         if is_open_at(core, region, server, seq) {
             return Ok(()); // it was open all the time
         }
+        check_not_elsewhere(core, region, server)?;
         let (barrier, seq) = (barrier_of(table, region, seq), growing(core, region, seq));
         let (shown_region, shown_at) = (region.clone(), server.clone());
         let cells = move |timestamp| open_cells(&shown_region, &shown_at, (seq, barrier), timestamp);
@@ -473,6 +474,20 @@ pub(crate) fn is_open(core: &MasterState, region: &RegionInfo) -> bool {
     let tables = core.tables.read();
     let known = tables.region(region.encoded_name());
     is_there && known.is_some_and(|(_, _, known)| known.state == RegionState::Open)
+}
+
+/// `Busy` if the region is open, or to be opened, at another server by now: then that one has it, and this one closes it.
+fn check_not_elsewhere(core: &MasterState, region: &RegionInfo, server: &ServerName) -> Result<()> {
+    let tables = core.tables.read();
+    let known = tables.region(region.encoded_name()).map(|(_, _, known)| known);
+    let goes = known.filter(|known| matches!(known.state, RegionState::Opening | RegionState::Open));
+    match goes.and_then(|known| known.server.as_ref()).filter(|other| *other != server) {
+        Some(other) => {
+            let text = format!("{region} is not to be open at {server}: it goes to {other}");
+            Err(Error::new(ErrorKind::Busy, text))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether meta shows this opening of a region.
