@@ -39,6 +39,7 @@ pub(crate) fn close_to(
         regions.iter().all(|region| region.table() == table),
         "regions of {table} are closed, and of no other"
     );
+    check_flags(core, regions)?;
     if !core.cluster.servers.is_one_process() && !regions.is_empty() {
         core.meta_put(|timestamp| {
             let closing =
@@ -61,6 +62,20 @@ pub(crate) fn close_to(
         }
     });
     Ok(())
+}
+
+/// Invalid if a region was split since it was read: what is written to its row has its flags, and without them the next master would open
+/// it again, over its daughters.
+pub(crate) fn check_flags(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
+    let tables = core.tables.read();
+    let differs = |region: &&RegionInfo| {
+        let known = tables.region(region.encoded_name()).map(|(_, known, _)| known);
+        known.is_some_and(|known| known.is_split() != region.is_split())
+    };
+    match regions.iter().filter(|region| !region.is_secondary()).find(differs) {
+        Some(region) => Err(Error::invalid(format!("{region} is the parent of a split"))),
+        None => Ok(()),
+    }
 }
 
 /// Closes regions and tells no client: they are opened again at once, or about to be deleted.

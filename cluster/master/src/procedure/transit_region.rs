@@ -212,12 +212,16 @@ impl Procedure for TransitRegion {
         self.steps()[step].name == OPEN.name
     }
 
-    /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED.
+    /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED. One that was split is open nowhere, and its row
+    /// says so.
     fn undo(&mut self, core: &MasterState) -> Result<()> {
         core.forget_target(&self.region);
+        if self.is_gone(core) {
+            return Ok(()); // also hbase:meta
+        }
         let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
         match state {
-            None | Some(RegionState::FailedOpen) => Ok(()), // also hbase:meta
+            None | Some(RegionState::FailedOpen) => Ok(()),
             Some(_) => {
                 let region = std::slice::from_ref(&self.region);
                 regions::close_to(core, self.region.table(), region, None, None)
