@@ -60,7 +60,7 @@ pub use flushed::FlushedIds;
 pub use multicast::{MULTICAST_PUBLISHER, MulticastSender, StatusSettings};
 pub use network::{Network, Target};
 pub use peers::ClusterSources;
-pub use permitted_fs::PermittedFs;
+pub use permitted_fs::{LEASE_IS_OVER, PermittedFs};
 pub use published::{PUBLISHED_MAX, PublishedDead, status_message};
 pub use sentinel::process_ended;
 pub use servers::Servers;

@@ -40,6 +40,9 @@ use halcyon_schema::layout;
 
 use crate::Permit;
 
+/// What a refusal says.
+pub const LEASE_IS_OVER: &str = "the lease of this master is over";
+
 /// Refuses every change while there is no permit. Files that are open for writing stay so: they are sealed by whoever reads them.
 ///
 /// *Thread safety*: as that of the files below.
@@ -92,7 +95,7 @@ impl PermittedFs {
             return Ok(());
         }
         let text = format!(
-            "{}: the lease of this master is over, and another one may be active: it changes no files",
+            "{}: {LEASE_IS_OVER}, and another one may be active: it changes no files",
             path.display()
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))

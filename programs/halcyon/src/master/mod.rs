@@ -13,6 +13,7 @@ mod predecessor;
 mod publish;
 mod watch;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use halcyon_cell::ErrorKind;
 use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
-use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
+use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, Lease, LeaseState, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
     HbckService, LockService, Master, MasterAdminService, MasterService, MasterSettings, MobChoreSettings,
@@ -33,7 +34,7 @@ use halcyon_regionserver::{JvmSurroundings, RegionServer};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
-    ClusterSources, MulticastSender, Permit, PermittedFs, RemoteTables, Servers, ServersSettings,
+    ClusterSources, LEASE_IS_OVER, MulticastSender, Permit, PermittedFs, RemoteTables, Servers, ServersSettings,
     process_ended,
 };
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
@@ -280,6 +281,33 @@ async fn serve(
     }
 }
 
+/// Repeats what a master does before it serves, as long as it has not lost its lease, where it has failed because ZooKeeper does not
+/// answer for a moment: it elects a leader, say, and the session lives. Else this master would end, and all that stand behind it.
+async fn while_not_lost<T, E: Display, F: Future<Output = Result<T, E>>>(
+    lease: &Lease,
+    passes: impl Fn(&E) -> bool,
+    mut work: impl FnMut() -> F,
+) -> Result<T, String> {
+    loop {
+        match work().await {
+            Err(error) if passes(&error) && !matches!(lease.state(), LeaseState::Lost(_)) => {
+                tracing::warn!(%error, "the cluster cannot be taken over yet");
+                tokio::time::sleep(RETRY_PAUSE_MAX).await;
+            }
+            done => return done.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// Of work with files. The lease may be valid again by now.
+fn is_lease_over<E: AsRef<str>>(error: &E) -> bool {
+    error.as_ref().contains(LEASE_IS_OVER)
+}
+
+fn is_no_answer(error: &halcyon_cell::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Busy)
+}
+
 /// The highest epoch of a master that has left records of procedures.
 async fn highest_epoch((env, root): (Env, PathBuf), runtime: Handle) -> halcyon_cell::Result<u64> {
     let found = runtime.spawn_blocking(move || halcyon_master::highest_epoch(&env, &root)).await;
@@ -301,19 +329,24 @@ async fn own_root(
 ) -> Result<Root, String> {
     let permit = permit_of(leadership);
     root.env = PermittedFs::of(&root.env, &permit);
-    let prepared = prepare_root(&root, settings, view).await?;
+    let lease = leadership.lease();
+    let prepared = while_not_lost(lease, is_lease_over, || prepare_root(&root, settings, view)).await?;
     if prepared != cluster_id {
         return Err(format!(
             "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
         ));
     }
-    let (env, path, epoch, name) = (root.env.clone(), root.path.clone(), leadership.epoch(), name.clone());
+    let own = while_not_lost(lease, is_lease_over, || make_scratch_dir(&root, leadership.epoch(), name)).await?;
+    root.env = PermittedFs::through(&root.env, &permit, &root.path, own);
+    Ok(root)
+}
+
+async fn make_scratch_dir(root: &Root, epoch: u64, name: &ServerName) -> Result<PathBuf, String> {
+    let (env, path, name) = (root.env.clone(), root.path.clone(), name.clone());
     let made = tokio::task::spawn_blocking(move || {
         halcyon_master::make_scratch_dir(&env, &path, epoch, &name).map_err(|error| error.to_string())
     });
-    let own = made.await.map_err(|_| "the start failed by an assertion".to_string())??;
-    root.env = PermittedFs::through(&root.env, &permit, &root.path, own);
-    Ok(root)
+    made.await.map_err(|_| "the start failed by an assertion".to_string())?
 }
 
 /// The id of the cluster that the root directory is of; waits until there is one.
@@ -426,7 +459,8 @@ impl Active {
     ) -> Result<Running, String> {
         let failed = |error: halcyon_cell::Error| error.to_string();
         let id = halcyon_schema::ClusterId(cluster_id.to_string());
-        self.leadership.publish_cluster_id(&id).await.map_err(failed)?;
+        let lease = self.leadership.lease();
+        while_not_lost(lease, is_no_answer, || self.leadership.publish_cluster_id(&id)).await?;
         let servers = Servers::new(Handle::current(), self.env.clock.clone(), self.servers_settings()?);
         let news = status.map(|sender| self.publisher(sender, cluster_id));
         let news = news.map(|publisher| publisher.start(&servers, Arc::clone(&self.timelines)));
@@ -435,14 +469,14 @@ impl Active {
         let assignments = Arc::new(LateAssignments::default());
         let status: Weak<LateAssignments> = Arc::downgrade(&assignments);
         self.late.set("RegionServerStatusService", Arc::new(servers.status_service(status)));
-        self.leadership.publish_running().await.map_err(failed)?;
+        while_not_lost(lease, is_no_answer, || self.leadership.publish_running()).await?;
         self.wait_for_servers(&servers).await;
         self.timelines.servers_joined();
 
-        let files = self.start_files().await?;
+        let files = while_not_lost(lease, is_lease_over, || self.start_files()).await?;
         let mut retry_pause = RETRY_PAUSE_MIN;
         let (master, sources) = loop {
-            self.add_recovering(&servers, news.as_ref()).await?;
+            while_not_lost(lease, is_lease_over, || self.add_recovering(&servers, news.as_ref())).await?;
             let sources = Arc::new(ClusterSources::new(servers.clone(), files.replication_books()));
             let services = self.cluster_services(&servers, &files, &sources);
             let settings = self.master_settings(info_port, &files);
@@ -675,4 +709,41 @@ fn tell(env: &Env, active: &Active, running: &Running, cluster_id: &str, started
     text += &format!("regionservers {}\n", running.servers.online().len());
     text += &format!("ready after {} ms", (env.clock.monotonic_ns() - started_ns) / 1_000_000);
     say(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use halcyon_coord::Loss;
+    use halcyon_env::SystemClock;
+    use halcyon_env::sim::SimFileSystem;
+
+    use super::*;
+
+    /// ZooKeeper elected a leader while a master took over: the first file that it was to make was refused, and it ended, as did each
+    /// master behind it.
+    #[tokio::test]
+    async fn a_master_that_takes_over_outlives_a_moment_without_its_lease() {
+        let lease = Lease::new(ServerName::new("h", 16000, 1), Arc::new(SystemClock::new()));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let permit = {
+            let asked = Arc::clone(&asked);
+            Permit::while_true(move || asked.fetch_add(1, Ordering::SeqCst) > 0)
+        };
+        let env = PermittedFs::of(&SimFileSystem::hdfs(1).env(), &permit);
+        let make = || async {
+            let made = env.fs.create_dir_all(std::path::Path::new("/hbase/WALs"));
+            made.map_err(|error| format!("cannot list the WALs: {error}"))
+        };
+        while_not_lost(&lease, is_lease_over, make).await.unwrap();
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+
+        let fails = || async { Err::<(), _>("it is damaged".to_string()) };
+        assert_eq!(while_not_lost(&lease, is_lease_over, fails).await.unwrap_err(), "it is damaged");
+        let away = || async { Err::<(), _>(halcyon_cell::Error::new(ErrorKind::Io, "no answer")) };
+        assert!(tokio::time::timeout(LOOK, while_not_lost(&lease, is_no_answer, away)).await.is_err());
+        lease.lose(Loss::SessionExpired);
+        assert!(while_not_lost(&lease, is_no_answer, away).await.is_err());
+    }
 }
