@@ -43,6 +43,16 @@ fn lease_of(data: &[u8]) -> Option<Duration> {
     std::str::from_utf8(data).ok()?.parse().ok().map(Duration::from_millis)
 }
 
+/// A znode or a note that cannot be read counts for the longest lease: whoever waits for it has to go on some time. So does a server that
+/// shows none: HBase's have no lease, and end when the master refuses their next report.
+fn lease_or_longest(read: Result<Option<Duration>>, longest: Duration) -> Duration {
+    read.unwrap_or_else(|error| {
+        warn!(%error, ?longest, "the lease of a dead server is not known: the longest is waited for");
+        None
+    })
+    .unwrap_or(longest)
+}
+
 impl Inner {
     pub(crate) async fn depose(&self, server: &ServerName) -> Result<Duration> {
         let session = &self.own.session;
@@ -56,8 +66,7 @@ impl Inner {
             if attempt == 0 && timeout(KEEPER_TIME, changed.changed()).await.is_ok() {
                 continue;
             }
-            // HBase's servers have no lease: they end when the master refuses their next report.
-            let lease = shown_lease(&znode, &data)?.unwrap_or_else(|| lease_time(session));
+            let lease = lease_or_longest(shown_lease(&znode, &data), lease_time(session));
             let create = Write::Create {
                 path: note.clone(),
                 data: lease.as_millis().to_string().into_bytes(),
@@ -90,9 +99,8 @@ impl Inner {
         let Answer::Done((data, _)) = session.call(&format!("read {note}"), ask).await? else {
             return Ok(Duration::ZERO);
         };
-        let malformed =
-            || Error::corrupt(format!("{}: {note} is no number of milliseconds", session.settings()));
-        lease_of(&data).ok_or_else(malformed)
+        let malformed = || Error::corrupt(format!("{note} is no number of milliseconds"));
+        Ok(lease_or_longest(lease_of(&data).ok_or_else(malformed).map(Some), lease_time(session)))
     }
 
     /// All notes. One that cannot be read counts for the longest lease.
@@ -136,5 +144,21 @@ impl Inner {
             Answer::Done(Some(_)) => self.remove(note).await,
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Garbage in one znode ended each recovery of its server, and each start of a master that needed that.
+    #[test]
+    fn what_cannot_be_read_counts_for_the_longest_lease() {
+        let (longest, shown) = (Duration::from_secs(4), Duration::from_millis(1500));
+        assert_eq!(lease_or_longest(Ok(Some(shown)), longest), shown);
+        assert_eq!(lease_or_longest(Ok(None), longest), longest);
+        assert_eq!(lease_or_longest(shown_lease("/hbase/rs/h,1,2", b"garbage"), longest), longest);
+        assert_eq!(lease_of(b"1500"), Some(shown));
+        assert_eq!(lease_of(b"soon"), None);
     }
 }
