@@ -172,7 +172,8 @@ impl Master {
     pub(crate) fn recommission(&self, server: &ServerName, regions: Vec<RegionInfo>) -> Result<()> {
         self.core.cluster.coordination.set_draining(server, false)?;
         self.wait_for_draining(std::slice::from_ref(server), false);
-        info!(%server, regions = regions.len(), "a region server gets regions again");
+        let stay = self.moves.take_back(server);
+        info!(%server, regions = regions.len(), stay, "a region server gets regions again");
         let to_server = |region| Move { region, from: None, to: Some(server.clone()) };
         self.moves.add(regions.into_iter().map(to_server));
         Ok(())

@@ -103,6 +103,15 @@ impl Moves {
         }
     }
 
+    /// Takes the moves back that have not begun and would have regions leave this server. How many.
+    pub(crate) fn take_back(&self, server: &ServerName) -> usize {
+        let State { order, waiting, .. } = &mut *self.shared.state.lock();
+        let count = waiting.len();
+        waiting.retain(|_, one| one.from.as_ref() != Some(server));
+        order.retain(|name| waiting.contains_key(name));
+        count - waiting.len()
+    }
+
     fn is_waiting(&self, region: &RegionInfo) -> bool {
         self.shared.state.lock().waiting.contains_key(region.encoded_name())
     }
