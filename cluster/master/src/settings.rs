@@ -17,6 +17,9 @@ pub struct MasterSettings {
     pub server_name: ServerName,
     /// Grows with each master of a cluster that becomes active. 0: the only one, in a process with its region server.
     pub epoch: u64,
+    /// Until when the master before this one may change files, in `Clock::boot_ns`: its place was taken because its process seemed to have
+    /// ended, and it may live. No files of tables are deleted before. `None`: its session had ended.
+    pub predecessor_until_ns: Option<u64>,
     /// Version that clients are told (`hbase_version` of the cluster status). 2.6.4: the version checked against.
     pub hbase_version: String,
     /// Port of the web pages; -1 if there are none.
@@ -169,6 +172,7 @@ impl MasterSettings {
         MasterSettings {
             server_name,
             epoch: 0,
+            predecessor_until_ns: None,
             hbase_version: "2.6.4".to_string(),
             info_port: -1,
             procedure_threads: 4,

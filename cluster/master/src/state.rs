@@ -531,6 +531,14 @@ impl MasterState {
         self.meta_place.read().server.clone()
     }
 
+    /// Until when, in `Clock::monotonic_ns`, the master before this one may go on with what it deletes; `None`: it does not any more. What a
+    /// procedure deletes that is taken over must not be made again before, or it would delete that.
+    pub(crate) fn predecessor_until_ns(&self) -> Option<u64> {
+        let clock = &self.env.clock;
+        let left_ns = self.settings.predecessor_until_ns?.saturating_sub(clock.boot_ns());
+        (left_ns > 0).then(|| clock.monotonic_ns().saturating_add(left_ns))
+    }
+
     /// Above all that were given before, and that stand in meta.
     pub(crate) fn next_meta_timestamp(&self) -> i64 {
         const WAITS_MAX: u32 = 50; // a clock set back further than this many ms is not waited for

@@ -22,7 +22,8 @@
 //! - A master that lives learns of it by its watch on the znode, which is to it as if its session had expired: its lease is lost, and
 //!   its process ends. Should it not hear of ZooKeeper either, it stops to act when its lease ends.
 //! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
-//!   taken from it before its successor acts.
+//!   taken from it before its successor acts. Other files it may change until its lease ends: its successor, which knows that
+//!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over.
 //!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
@@ -251,7 +252,7 @@ impl Standing {
             return self.become_active(epoch, written.version, None).await;
         };
         if stat.ephemeral_owner == self.session.id() {
-            return self.take_up().await;
+            return self.take_up(progress.ended.is_some()).await;
         }
         let active = ActiveMaster::decode(&path, &data);
         if let Ok(active) = &active
@@ -317,7 +318,7 @@ impl Standing {
         let what = format!("create {} with epoch {next}", paths.master());
         let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
         let outcome = commit(&self.session, &what, &writes).await?;
-        let Outcome::Refused { index, why } = outcome else { return self.take_up().await };
+        let Outcome::Refused { index, why } = outcome else { return self.take_up(replaces.is_some()).await };
         match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
             (None, zk::Error::BadVersion | zk::Error::NoNode)
@@ -351,8 +352,8 @@ impl Standing {
     /// The leadership of the `master` znode that this session owns.
     ///
     /// Again if it is gone, or the epoch was written by others since. Then the znode is deleted, because it would keep every
-    /// master from becoming active.
-    async fn take_up(&self) -> Result<Attempt> {
+    /// master from becoming active. `has_replaced`: it may have taken the place of a znode that was there.
+    async fn take_up(&self, has_replaced: bool) -> Result<Attempt> {
         let (at, paths) = (self.session.settings(), &self.session.settings().paths);
         let lease = Arc::new(Lease::new(self.master.server.clone(), self.clock.clone()));
         let Some(own) = OwnZnode::find(&self.session, paths.master(), &lease, &*self.clock).await? else {
@@ -374,7 +375,7 @@ impl Standing {
         let epoch = znode::decode_epoch(&path, &data)?;
         info!("{at}: {} is the active master, with epoch {epoch}", self.master.server);
         tokio::spawn(own.clone().renewals(lease.clone(), self.clock.clone()));
-        let raised = Raised { epoch, version: stat.version };
+        let raised = Raised { epoch, version: stat.version, has_replaced };
         Ok(Attempt::Elected(Leadership::new(self.clone(), own, lease, raised)))
     }
 

@@ -671,6 +671,7 @@ async fn an_epoch_is_above_those_of_masters_that_have_left_files() {
         let candidate = candidate.above(move || Box::pin(async move { Ok(left) }));
         let leadership = timeout(LIMIT, candidate.elected()).await.unwrap().unwrap();
         assert_eq!((leadership.epoch(), epoch(&client, &base).await), (expected, expected.to_string()));
+        assert_eq!(leadership.predecessor_lease(), None);
         leadership.resign().await.unwrap();
     }
 }

@@ -54,6 +54,7 @@ async fn a_master_that_waits_need_not_wait_for_the_session() {
     let taken = timeout(SOON, second.elected()).await.expect("it need not wait").unwrap();
     println!("elected {:?} after the end of the process", begun.elapsed());
     assert_eq!((taken.epoch(), active(&client, &base).await), (2, name));
+    assert!(leadership.predecessor_lease().is_none() && taken.predecessor_lease().is_some());
     let loss = timeout(SOON, leadership.lease().lost()).await.expect("the first one learns of it");
     assert!(matches!(loss, Loss::ZnodeTaken { .. } | Loss::ZnodeDeleted | Loss::Deposed), "{loss}");
     leadership.publish_meta(&server(1)).await.unwrap_err();

@@ -137,6 +137,11 @@ impl Procedure for ModifyTable {
         Ok(())
     }
 
+    /// The master before this one may be archiving a family still. Until it has ended nobody adds the family again.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        if self.plan.deleted_families.is_empty() { None } else { core.predecessor_until_ns() }
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }

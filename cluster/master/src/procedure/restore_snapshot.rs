@@ -213,6 +213,11 @@ impl Procedure for RestoreSnapshot {
         self.plan.is_clone
     }
 
+    /// The master before this one may be archiving regions still. Until it has ended none of them is restored once more.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        core.predecessor_until_ns()
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }

@@ -88,6 +88,11 @@ impl Procedure for TruncateTable {
         Ok(())
     }
 
+    /// The master before this one may be at it still. Until it has ended the table is locked.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        core.predecessor_until_ns()
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }

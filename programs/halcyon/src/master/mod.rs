@@ -213,6 +213,7 @@ async fn serve(
         }
         () = masters.follow() => unreachable!("it is followed for ever"),
     };
+    let elected_ns = env.clock.boot_ns();
     let permit = permit_of(&leadership);
     let wal_root = wal_root.map(|wal| WalRoot { env: PermittedFs::of(&wal.env, &permit), ..wal });
     let root = own_root(root, (&settings, &view), (&leadership, &name), &cluster_id).await?;
@@ -236,6 +237,7 @@ async fn serve(
         balancer_period,
         timelines,
         elected_ms,
+        elected_ns,
     };
     let running = tokio::select! {
         running = active.take_over(&cluster_id, info_port, status) => running?,
@@ -439,6 +441,8 @@ struct Active {
     timelines: Arc<Timelines>,
     /// When it won the election, in Unix time.
     elected_ms: i64,
+    /// The same by `Clock::boot_ns`.
+    elected_ns: u64,
 }
 
 /// A master that serves.
@@ -542,6 +546,9 @@ impl Active {
     fn master_settings(&self, info_port: u16, files: &Arc<RegionServer>) -> MasterSettings {
         let mut master = MasterSettings::new(self.name.clone());
         master.epoch = self.leadership.epoch();
+        let lease = self.leadership.predecessor_lease();
+        let lease_ns = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
+        master.predecessor_until_ns = lease_ns.map(|lease_ns| self.elected_ns.saturating_add(lease_ns));
         master.info_port = if info_port == 0 { -1 } else { i32::from(info_port) };
         master.procedure_threads = PROCEDURE_THREADS;
         master.region_threads = REGION_THREADS;
