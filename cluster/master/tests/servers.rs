@@ -12,6 +12,7 @@ mod in_place;
 mod left_records;
 mod members;
 mod reopen;
+mod starts;
 mod states;
 mod transitions;
 
@@ -68,10 +69,17 @@ struct State {
     cannot_publish: bool,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
+    /// Tables of which no server can open a region.
+    refused_tables: BTreeSet<String>,
     /// Servers that look for WALs elsewhere than the master.
     elsewhere: BTreeSet<ServerName>,
     /// WALs that no server can read.
     damaged: BTreeSet<String>,
+    /// WALs that cannot be sealed: a server finds that out after a long time, and not while `is_sealing`.
+    unsealed: BTreeSet<String>,
+    is_sealing: bool,
+    /// How often servers were asked to split such a WAL.
+    seals: usize,
     /// Orders to split a WAL that fail in an assertion.
     assertions: usize,
     /// For how long dead servers go on answering reads, until they are forgotten.
@@ -99,6 +107,11 @@ struct State {
     meta_unanswered: usize,
     /// Joins while such an order waits for its answer.
     joins_meanwhile: Option<ServerName>,
+    /// The next write to `hbase:meta` that `hbase:namespace` opens is held, and does not return while `is_held`.
+    holds_opening: bool,
+    is_held: bool,
+    /// With the next close of a region elsewhere this server dies, and leaves a WAL that no server can read.
+    dies_with_close: Option<ServerName>,
 }
 
 /// When a region has got so many orders to open it, that server dies, and its WALs are split.
@@ -150,6 +163,19 @@ impl Servers {
         state.dead.push(server.clone());
     }
 
+    fn hold_opening(&self) {
+        let mut state = self.state.lock();
+        if !std::mem::take(&mut state.holds_opening) {
+            return;
+        }
+        state.is_held = true;
+        while state.is_held {
+            drop(state);
+            std::thread::sleep(Duration::from_millis(1));
+            state = self.state.lock();
+        }
+    }
+
     fn regions_at(&self, server: &ServerName) -> usize {
         self.state.lock().online[server].values().filter(|region| region.table().to_string() == "t").count()
     }
@@ -193,6 +219,9 @@ impl RegionServerApi for Server {
             let mut state = self.all.state.lock();
             let encoded = region.encoded_name().to_string();
             if region.table().to_string() == "t" && state.refusing.contains(&self.name) {
+                return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
+            }
+            if state.refused_tables.contains(&region.table().to_string()) {
                 return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
             }
             for (server, regions) in state.online.iter().filter(|(server, _)| **server != self.name) {
@@ -260,6 +289,12 @@ impl RegionServerApi for Server {
             state = self.all.state.lock();
         }
         state.online.get_mut(&self.name).ok_or_else(dead)?.remove(request.region.encoded_name());
+        if state.dies_with_close.as_ref().is_some_and(|dying| *dying != self.name) {
+            let dying = state.dies_with_close.take().expect("it is there");
+            state.damaged.insert(format!("{dying}.1"));
+            drop(state);
+            self.all.kill(&dying);
+        }
         Ok(())
     }
 
@@ -293,6 +328,17 @@ impl RegionServerApi for Server {
         let own = layout::wals_dir(Path::new(ROOT)).join(self.name.to_string());
         assert!(self.all.env.fs.exists(&own).unwrap(), "{} is not ready, and is to split a WAL", self.name);
         let name = wal.file_name().unwrap().to_string_lossy().into_owned();
+        if state.unsealed.contains(&name) {
+            state.seals += 1;
+            while state.is_sealing {
+                drop(state);
+                std::thread::sleep(Duration::from_millis(5));
+                state = self.all.state.lock();
+            }
+            drop(state);
+            self.all.env.clock.sleep(Duration::from_secs(20));
+            return Err(Error::new(ErrorKind::Io, format!("{name} is not sealed")));
+        }
         if state.damaged.contains(&name) {
             return Err(Error::corrupt(format!("{name} is damaged")));
         }
@@ -485,6 +531,13 @@ impl MasterCoordination for View {
 
 impl SystemTables for View {
     fn meta_put(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        let opens = |cell: &Cell| {
+            let is_state = cell.qualifier() == b"state" && cell.value() == b"OPENING";
+            is_state && cell.row().starts_with(b"hbase:namespace,")
+        };
+        if cells.iter().any(opens) {
+            self.0.hold_opening();
+        }
         self.0.check_meta_is_at(at)?;
         self.0.disk.meta_put(cells)
     }

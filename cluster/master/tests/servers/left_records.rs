@@ -195,3 +195,32 @@ fn a_master_whose_records_are_taken_does_nothing_more() {
     next.quiet();
     assert!(next.master.table_states().contains_key("made"));
 }
+
+/// It failed, because its region was split, and its undo wrote the row of a whole region: the next master opened that over its daughters.
+#[test]
+fn a_move_of_a_region_that_was_split_leaves_it_split() {
+    let c = Many::new(env(), 3);
+    c.create(&["m"]);
+    let parent = open_of_t(&c).into_iter().find(|region| region.start_key().is_empty()).unwrap();
+    let _: pb::SplitTableRegionResponse = c.call("SplitRegion", &split(&parent, Some("f")));
+    c.quiet();
+    assert_eq!(open_of_t(&c).len(), 3);
+    let servers = c.servers.clone();
+    c.master.stop();
+    let row = |servers: &Servers| {
+        let rows = servers.disk.meta_rows();
+        let of_parent = rows.into_iter().find(|row| row[0].row() == &parent.region_name()[..]);
+        let info = of_parent?.into_iter().find(|cell| cell.qualifier() == b"regioninfo");
+        Some(RegionInfo::decode_value(info?.value()).unwrap())
+    };
+    assert!(row(&servers).expect("it is kept for a while").is_split());
+    servers.leave(900_000, "transit_region", 1, &Transit { region: parent.to_pb(), action: MOVE });
+    let c = Many::over(servers);
+    c.quiet();
+    c.master.stop();
+    assert!(row(&c.servers).is_none_or(|known| known.is_split()));
+    let c = Many::over(c.servers);
+    c.quiet();
+    let open = open_of_t(&c);
+    assert!(open.len() == 3 && open.iter().all(|region| region.encoded_name() != parent.encoded_name()));
+}
