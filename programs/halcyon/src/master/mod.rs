@@ -34,8 +34,8 @@ use halcyon_regionserver::{JvmSurroundings, RegionServer};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
-    ClusterSources, LEASE_IS_OVER, MulticastSender, Permit, PermittedFs, RemoteTables, Servers, ServersSettings,
-    process_ended,
+    ClusterSources, LEASE_IS_OVER, MulticastSender, Permit, PermittedFs, RemoteTables, Servers,
+    ServersSettings, process_ended,
 };
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use parking_lot::Mutex;
@@ -338,7 +338,8 @@ async fn own_root(
             "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
         ));
     }
-    let own = while_not_lost(lease, is_lease_over, || make_scratch_dir(&root, leadership.epoch(), name)).await?;
+    let own =
+        while_not_lost(lease, is_lease_over, || make_scratch_dir(&root, leadership.epoch(), name)).await?;
     root.env = PermittedFs::through(&root.env, &permit, &root.path, own);
     Ok(root)
 }
