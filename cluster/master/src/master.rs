@@ -31,10 +31,10 @@ use crate::procedure::{
     ServerCrash, SplitRegion, Submission, TransitRegion,
 };
 use crate::quotas::{Observer, QuotaNumbers, QuotaState};
+use crate::recovery::recover_all;
 use crate::settings::StopRequest;
 use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::recovery::recover_all;
 use crate::timeline::Timelines;
 use crate::{
     MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, peers,

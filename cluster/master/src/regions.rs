@@ -12,7 +12,9 @@ use halcyon_contract::{FlushRegionRequest, OpenRegionRequest};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, barrier_cells};
 use tracing::{info, warn};
 
-pub(crate) use crate::closing::{close, close_exactly, close_flushed, close_only, close_to, died};
+pub(crate) use crate::closing::{
+    check_flags, close, close_exactly, close_flushed, close_only, close_to, died,
+};
 use crate::groups::Scope;
 use crate::placement::{Chooser, Place, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};

@@ -342,7 +342,9 @@ impl Standing {
         let left = left.map_err(|error| self.session.error(ErrorKind::Io, what, error.message()))?;
         if left > epoch {
             let (at, path) = (self.session.settings(), self.session.settings().paths.master_epoch());
-            warn!("{at}: {path} says {epoch}, and a master has left files with epoch {left}: were data of ZooKeeper lost?");
+            warn!(
+                "{at}: {path} says {epoch}, and a master has left files with epoch {left}: were data of ZooKeeper lost?"
+            );
         }
         Ok(epoch.max(left))
     }

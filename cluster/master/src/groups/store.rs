@@ -24,7 +24,7 @@ use prost::Message;
 use tracing::{error, info, warn};
 
 use super::{DEFAULT, Group, Groups, check_name, unreadable};
-use crate::placement::{Place, soon};
+use crate::placement::soon;
 use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
 use crate::{descriptors, meta, regions};
 
@@ -33,11 +33,14 @@ const QUALIFIER: &[u8] = b"i";
 /// Of the region that the first start with groups makes. Always the same, so that a start that was cut off is simply done again.
 const REGION_ID: u64 = 1;
 
-/// As [`load`], when a master starts. While the table waits for the WALs of its server, what the znodes say counts.
+/// As [`load`], when a master starts. While the table waits for the WALs of its server, or does not open because of a damaged file, what
+/// the znodes say counts.
 pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
     let loaded = load(core);
     let Err(error) = &loaded else { return Ok(()) };
-    if !is_recovering(core) {
+    // A row that cannot be read needs a look, and the table can be made again. In one process nobody reads it later.
+    let is_there = table_region(core).is_ok();
+    if error.kind().is_permanent() || !is_there || core.cluster.servers.is_one_process() {
         return loaded;
     }
     let Some(shown) = core.cluster.coordination.groups_last()? else { return loaded };
@@ -65,11 +68,6 @@ pub(crate) fn load_late(core: &MasterState) -> bool {
         publish(core, &core.groups_now());
     }
     false
-}
-
-fn is_recovering(core: &MasterState) -> bool {
-    let region = table_region(core).map(|(region, _)| region);
-    region.is_ok_and(|region| matches!(core.place_of(&region), Place::Recovering(_)))
 }
 
 /// Opens `hbase:rsgroup` and reads it; makes it if it is not there. *Blocking*.

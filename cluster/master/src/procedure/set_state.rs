@@ -71,7 +71,7 @@ impl SetState {
         match &self.change {
             StateChange::Table(table, state) => regions::set_table_state(core, table, *state),
             StateChange::Region(region, state) => {
-                closing::check_flags(core, std::slice::from_ref(region))?;
+                regions::check_flags(core, std::slice::from_ref(region))?;
                 core.meta_put(|timestamp| meta::region_in_state(region, *state, timestamp))?;
                 regions::mark(core, region.table(), std::slice::from_ref(region), *state);
                 Ok(())

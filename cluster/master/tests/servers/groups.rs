@@ -569,6 +569,39 @@ fn a_start_waits_for_no_server_of_groups() {
     }
 }
 
+/// Its table did not open, and no master started.
+#[test]
+fn a_damaged_table_of_groups_keeps_no_master_from_starting() {
+    let c = cluster(4);
+    c.create(&KEYS);
+    c.add("g").unwrap();
+    c.move_servers(&[3], "g").unwrap();
+    c.move_tables(&["t"], "g").unwrap();
+    let servers = c.servers.clone();
+    let dead = {
+        let state = servers.state.lock();
+        let has = |regions: &BTreeMap<String, RegionInfo>| {
+            regions.values().any(|region| region.table().to_string() == "hbase:rsgroup")
+        };
+        state.online.iter().find(|(_, regions)| has(regions)).expect("it is open").0.clone()
+    };
+    c.master.stop();
+    servers.state.lock().refused_tables.insert("hbase:rsgroup".to_string());
+    servers.kill(&dead);
+    let c = Many::over_with(servers, with_groups(false));
+    assert_eq!(c.group_of("t").as_deref(), Some("g"));
+    c.add("h").expect_err("what is not read is not changed");
+    c.servers.state.lock().refused_tables.clear();
+    let begun = Instant::now();
+    while let Err(error) = c.add("h") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error:?}: {:?}", c.master.procedures());
+        c.master.recover_dead_servers(); // as the process does now and then
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    c.settles("t", 9);
+    assert_eq!(c.servers_of_t(), names(&[3]));
+}
+
 /// The last change of groups was not published. The next master had nothing but the znodes.
 #[test]
 fn groups_that_could_not_be_published_are_published_later() {

@@ -202,7 +202,7 @@ fn a_move_of_a_region_that_was_split_leaves_it_split() {
     let c = Many::new(env(), 3);
     c.create(&["m"]);
     let parent = open_of_t(&c).into_iter().find(|region| region.start_key().is_empty()).unwrap();
-    let _: pb::SplitTableRegionResponse = c.call("SplitTableRegion", &split(&parent, Some("f")));
+    let _: pb::SplitTableRegionResponse = c.call("SplitRegion", &split(&parent, Some("f")));
     c.quiet();
     assert_eq!(open_of_t(&c).len(), 3);
     let servers = c.servers.clone();

@@ -34,8 +34,8 @@ use halcyon_regionserver::{JvmSurroundings, RegionServer};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{
-    ClusterSources, LEASE_IS_OVER, MulticastSender, Permit, PermittedFs, RemoteTables, Servers, ServersSettings,
-    process_ended,
+    ClusterSources, LEASE_IS_OVER, MulticastSender, Permit, PermittedFs, RemoteTables, Servers,
+    ServersSettings, process_ended,
 };
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use parking_lot::Mutex;
@@ -338,16 +338,18 @@ async fn own_root(
             "the root directory is of cluster {prepared}; it was of {cluster_id} when this master started"
         ));
     }
-    let make = || {
-        let (env, path, epoch, name) = (root.env.clone(), root.path.clone(), leadership.epoch(), name.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            halcyon_master::make_scratch_dir(&env, &path, epoch, &name).map_err(|error| error.to_string())
-        });
-        async { made.await.map_err(|_| "the start failed by an assertion".to_string())? }
-    };
-    let own = while_not_lost(lease, is_lease_over, make).await?;
+    let own =
+        while_not_lost(lease, is_lease_over, || make_scratch_dir(&root, leadership.epoch(), name)).await?;
     root.env = PermittedFs::through(&root.env, &permit, &root.path, own);
     Ok(root)
+}
+
+async fn make_scratch_dir(root: &Root, epoch: u64, name: &ServerName) -> Result<PathBuf, String> {
+    let (env, path, name) = (root.env.clone(), root.path.clone(), name.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        halcyon_master::make_scratch_dir(&env, &path, epoch, &name).map_err(|error| error.to_string())
+    });
+    made.await.map_err(|_| "the start failed by an assertion".to_string())?
 }
 
 /// The id of the cluster that the root directory is of; waits until there is one.
