@@ -104,7 +104,7 @@ impl Region {
         let attempt = |Attempt { mode, wait, is_last }: Attempt| {
             let mut guards = self.row_locks.try_one(&row, wait)?;
             let batch = if is_last { batch.take() } else { batch.borrow().clone() };
-            self.apply_atomic(batch, &mut guards, None, (nonce, mode), told.as_deref_mut())
+            guards.stamping(|guards| self.apply_atomic(batch, guards, None, (nonce, mode), told.as_deref_mut()))
         };
         let done = if reads { self.reading_first(mode, scans, attempt) } else { once(mode, attempt) };
         let (results, ticket, new_bytes) = done?;
@@ -183,7 +183,9 @@ impl Region {
                 return Err(error.clone());
             }
             let batch = if is_last { std::mem::take(mutations) } else { mutations.clone() };
-            let applied = self.apply_atomic(batch, &mut guards, not_before, (nonce, mode), told.as_deref_mut());
+            let told = told.as_deref_mut();
+            let applied =
+                guards.stamping(|guards| self.apply_atomic(batch, guards, not_before, (nonce, mode), told));
             applied.map(|applied| Some((applied, not_before)))
         };
         let done = if !reads {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::sync::MutexGuard;
 use halcyon_env::{Holder, Watch, WatchedMutex, random_bytes};
+use smallvec::{SmallVec, smallvec};
 
 use crate::activity;
 use crate::api::ReadMode;
@@ -222,6 +223,25 @@ impl RowGuards<'_> {
     }
 }
 
+impl<'a> RowGuards<'a> {
+    /// Carries out `work`, which may stamp. If it fails nothing has got a timestamp.
+    pub fn stamping<T>(&mut self, work: impl FnOnce(&mut RowGuards<'a>) -> Result<T>) -> Result<T> {
+        let before: SmallVec<[Stamped; 1]> = match &self.guards {
+            Guards::One(stripe) => smallvec![**stripe],
+            Guards::Many(stripes) => stripes.iter().map(|stripe| **stripe).collect(),
+        };
+        let done = work(self);
+        if done.is_err() {
+            let stripes = match &mut self.guards {
+                Guards::One(stripe) => std::slice::from_mut(stripe),
+                Guards::Many(stripes) => stripes,
+            };
+            stripes.iter_mut().zip(before).for_each(|(stripe, before)| **stripe = before);
+        }
+        done
+    }
+}
+
 impl RowGuards<'_> {
     /// A timestamp was given that is ahead of the clock: what comes next to these rows is not put under it.
     pub fn raise(&mut self, at_ms: i64, now_ms: i64) {
@@ -305,6 +325,20 @@ mod tests {
         assert_eq!(stall.detail, "a row of region 0123, held by a write inserting into the memstore");
         drop(locks.lock_one(b"r"));
         assert_eq!(watch.stalls.recent().len(), 1, "a free lock is no wait");
+    }
+
+    #[test]
+    fn what_fails_has_given_no_timestamp() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        for fails in [true, true, false, true] {
+            let attempt = |guards: &mut RowGuards<'_>| match (guards.stamp(5, true, true), fails) {
+                (_, true) => Err(Error::needs_disk()),
+                (at_ms, false) => Ok(at_ms),
+            };
+            let done = locks.lock_one(b"r").stamping(attempt);
+            assert_eq!(done.ok(), (!fails).then_some(5));
+        }
+        assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(5, true, false), 6);
     }
 
     #[test]
