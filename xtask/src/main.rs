@@ -160,7 +160,10 @@ mod tests {
     fn tests_that_ran_are_counted() {
         let said = "running 2 tests\ntest result: ok. 2 passed; 0 failed; 1 ignored\n\ntest result: ok. 3 passed; 0 failed\n";
         assert_eq!(tests_passed(said), 5);
-        assert_eq!(tests_passed("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"), 0);
+        assert_eq!(
+            tests_passed("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"),
+            0
+        );
         assert!(run_tests(Command::new("printf").arg("test result: ok. 1 passed; 0 failed\n")));
         assert!(!run_tests(Command::new("printf").arg("test result: ok. 0 passed; 0 failed\n")));
         assert!(!run_tests(&mut Command::new("false")));

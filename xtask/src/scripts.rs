@@ -15,7 +15,8 @@ pub fn check(path: &str, text: &str) -> Vec<String> {
     let commands = commands(text);
     let mut complaints = Vec::new();
     for (at, (number, command)) in commands.iter().enumerate() {
-        let is_value = commands.get(at + 1).is_some_and(|(_, next)| next.starts_with('}') || next.starts_with(") }"));
+        let is_value =
+            commands.get(at + 1).is_some_and(|(_, next)| next.starts_with('}') || next.starts_with(") }"));
         if !is_value && asserts_nothing(command) {
             complaints.push(format!("{path}:{number}: asserts nothing under set -e: {command}"));
         }
@@ -94,7 +95,12 @@ mod tests {
     /// `! grep -l panicked server-*.log` was to find failed assertions, and the script went on.
     #[test]
     fn negated_commands_assert_nothing() {
-        for text in ["! grep -l panicked *.log\n", "  ! grep -q '||' log\nserver_stop\n", "! a \\\n  b\n", "! a |\n  b\n"] {
+        for text in [
+            "! grep -l panicked *.log\n",
+            "  ! grep -q '||' log\nserver_stop\n",
+            "! a \\\n  b\n",
+            "! a |\n  b\n",
+        ] {
             assert_eq!(complaints(text), 1, "{text}");
         }
         for text in [

@@ -409,7 +409,8 @@ fn what_takes_long_is_not_done_by_the_thread_that_received_it() {
     };
     let write = |kind, cells: Vec<Cell>| {
         let mutation = mutation(kind, cells.len() as i32);
-        let request = pb::MutateRequest { region: lab.specifier(), mutation, condition: None, nonce_group: None };
+        let request =
+            pb::MutateRequest { region: lab.specifier(), mutation, condition: None, nonce_group: None };
         is_later("Mutate", request.encode_to_vec(), cells)
     };
     let wide: Vec<Cell> =

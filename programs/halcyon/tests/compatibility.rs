@@ -121,7 +121,8 @@ fn every_method_of_hbase_has_its_line() {
 fn every_admin_call_leads_to_methods_that_have_their_line() {
     let rpc: BTreeMap<String, String> =
         table("rpc.tsv").into_iter().map(|line| (line[1].clone(), line[3].clone())).collect();
-    let rank = |status: &str| ["works", "answered", "partly", "refused"].iter().position(|known| *known == status);
+    let rank =
+        |status: &str| ["works", "answered", "partly", "refused"].iter().position(|known| *known == status);
     let mut complaints = Vec::new();
     for line in table("admin.tsv") {
         let (name, status) = (&line[0], line[2].as_str());
@@ -433,8 +434,10 @@ fn page() -> String {
     for line in table("rpc.tsv") {
         if line[0] != service {
             service.clone_from(&line[0]);
-            let _ =
-                write!(page, "\n### {service}\n\n| method | HBase | status | note | test |\n|---|---|---|---|---|\n");
+            let _ = write!(
+                page,
+                "\n### {service}\n\n| method | HBase | status | note | test |\n|---|---|---|---|---|\n"
+            );
         }
         let end = end_of(&line, 3);
         let _ = writeln!(page, "| `{}` | {} | {} | {end} |", line[1], line[2], line[3]);

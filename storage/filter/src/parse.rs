@@ -17,6 +17,7 @@ use crate::comparators::{
     BigDecimalComparator, BinaryComparator, BinaryComponentComparator, BinaryPrefixComparator, BitComparator,
     BitOperator, LongComparator, NullComparator, RegexStringComparator, SubstringComparator,
 };
+use crate::expressions::Expressions;
 use crate::fuzzy_row::{FuzzyKey, FuzzyRowFilter};
 use crate::list::{AllOf, AnyOf};
 use crate::multi_row_range::{MultiRowRangeFilter, RowRange};
@@ -27,7 +28,6 @@ use crate::values::{
     Column, ColumnValueFilter, DependentColumnFilter, KeyOnlyFilter, Part, PartFilter,
     SingleColumnValueFilter, TimestampsFilter,
 };
-use crate::expressions::Expressions;
 use crate::wire::{compare_type, decode};
 use crate::wrap::{FilterWrapper, SkipFilter, WhileMatchFilter};
 use crate::{Comparator, Filter};
@@ -296,15 +296,24 @@ fn parse_value_filter(
     Ok(Some(match name {
         "FamilyFilter" => {
             let message: pb::FamilyFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Family, parse_comparison(name, &message.compare_filter, expressions)?))
+            Box::new(PartFilter::new(
+                Part::Family,
+                parse_comparison(name, &message.compare_filter, expressions)?,
+            ))
         }
         "QualifierFilter" => {
             let message: pb::QualifierFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Qualifier, parse_comparison(name, &message.compare_filter, expressions)?))
+            Box::new(PartFilter::new(
+                Part::Qualifier,
+                parse_comparison(name, &message.compare_filter, expressions)?,
+            ))
         }
         "ValueFilter" => {
             let message: pb::ValueFilter = decode(name, bytes, &[&[1, 1]])?;
-            Box::new(PartFilter::new(Part::Value, parse_comparison(name, &message.compare_filter, expressions)?))
+            Box::new(PartFilter::new(
+                Part::Value,
+                parse_comparison(name, &message.compare_filter, expressions)?,
+            ))
         }
         "ColumnValueFilter" => {
             let message: pb::ColumnValueFilter = decode(name, bytes, &[&[1], &[2], &[3], &[4, 1]])?;

@@ -284,7 +284,11 @@ mod tests {
         assert!(bytes > 3 << 10);
         answers.trim(bytes - 1);
         let counts = [1, 2, 3].map(|seq| answers.of(SeqId::new(seq)).len());
-        assert_eq!((answers.expire(60 * SECOND), counts), (bytes / 3 * 2, [0, 1, 1]), "the oldest goes first");
+        assert_eq!(
+            (answers.expire(60 * SECOND), counts),
+            (bytes / 3 * 2, [0, 1, 1]),
+            "the oldest goes first"
+        );
         assert_eq!(answers.expire(180 * SECOND), 0);
     }
 

@@ -57,7 +57,8 @@ impl Region {
             let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
             let fresh = wants_fresh.then_some(&mut fresh);
-            let cells = self.add_new_values(&mutation, (&mut row, now_ms, clock_ms), mode, &mut edits, fresh)?;
+            let cells =
+                self.add_new_values(&mutation, (&mut row, now_ms, clock_ms), mode, &mut edits, fresh)?;
             outcome.new_bytes += edits.new_bytes;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
@@ -104,7 +105,8 @@ impl Region {
         let attempt = |Attempt { mode, wait, is_last }: Attempt| {
             let mut guards = self.row_locks.try_one(&row, wait)?;
             let batch = if is_last { batch.take() } else { batch.borrow().clone() };
-            guards.stamping(|guards| self.apply_atomic(batch, guards, None, (nonce, mode), told.as_deref_mut()))
+            guards
+                .stamping(|guards| self.apply_atomic(batch, guards, None, (nonce, mode), told.as_deref_mut()))
         };
         let done = if reads { self.reading_first(mode, scans, attempt) } else { once(mode, attempt) };
         let (results, ticket, new_bytes) = done?;
@@ -199,7 +201,13 @@ impl Region {
         let Some(((results, ticket, new_bytes), not_before)) = done? else {
             // What was read may not be durable yet, and the answer tells of it.
             let ticket = self.mvcc.barrier();
-            return Ok(CheckOutcome { processed: false, result: None, ticket, checked_ms: None, new_bytes: 0 });
+            return Ok(CheckOutcome {
+                processed: false,
+                result: None,
+                ticket,
+                checked_ms: None,
+                new_bytes: 0,
+            });
         };
         let mut merged: Option<Vec<Cell>> = None;
         for cells in results.into_iter().flatten().flatten() {
@@ -263,7 +271,8 @@ impl Region {
                 }
                 MutationKind::Increment | MutationKind::Append => {
                     let mut fresh = Vec::new();
-                    let (row, wanted) = ((&mut *guards, now_ms, clock_ms), told.is_some().then_some(&mut fresh));
+                    let (row, wanted) =
+                        ((&mut *guards, now_ms, clock_ms), told.is_some().then_some(&mut fresh));
                     let cells = self.add_new_values(&mutation, row, mode, &mut edits, wanted)?;
                     if let Some(told) = &mut told {
                         told.push(fresh);

@@ -71,8 +71,7 @@ impl Region {
         let mut scanner = self.scanner_at(None, scan, ReadMode::AnyDisk, Visible::Published)?;
         let (mut cells, mut state) = (Vec::new(), NextState::RowDone);
         while state != NextState::Exhausted {
-            let mut limits =
-                ScanLimits { size_bytes_left: STEP_BYTES, may_cut_row: true, deadline_ns: None };
+            let mut limits = ScanLimits { size_bytes_left: STEP_BYTES, may_cut_row: true, deadline_ns: None };
             state = scanner.next(&mut limits, &mut cells)?;
             cells.clear();
         }

@@ -79,9 +79,10 @@ impl RowWait {
     fn over(self, region: &str) -> Error {
         match self {
             RowWait::OfEventLoop => Error::needs_disk(),
-            RowWait::OfClient => {
-                Error::new(ErrorKind::Expired, format!("Timed out waiting for lock for row in region {region}"))
-            }
+            RowWait::OfClient => Error::new(
+                ErrorKind::Expired,
+                format!("Timed out waiting for lock for row in region {region}"),
+            ),
         }
     }
 }
@@ -137,11 +138,7 @@ impl RowLocks {
     }
 
     /// As `try_one`, all of them or none.
-    pub fn try_all<'r>(
-        &self,
-        rows: impl Iterator<Item = &'r [u8]>,
-        wait: RowWait,
-    ) -> Result<RowGuards<'_>> {
+    pub fn try_all<'r>(&self, rows: impl Iterator<Item = &'r [u8]>, wait: RowWait) -> Result<RowGuards<'_>> {
         let mut stripes: Vec<usize> = rows.map(|row| self.stripe(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();

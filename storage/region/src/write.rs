@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{
-    Cell, CellRef, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag, same_bytes,
+    Cell, CellRef, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag,
+    same_bytes,
 };
 use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
@@ -204,7 +205,9 @@ impl Region {
             let how = (mode, wait, single);
             match self.write_run(&mut batch, nonce, how, None, &mut outcome.results, told) {
                 Ok(ticket) => outcome.ticket = ticket.unwrap_or(outcome.ticket),
-                Err(error) if error.kind() == ErrorKind::NeedsDisk && !batch.is_empty() => outcome.left = batch,
+                Err(error) if error.kind() == ErrorKind::NeedsDisk && !batch.is_empty() => {
+                    outcome.left = batch
+                }
                 Err(error) => return Err(error),
             }
             return Ok(outcome);

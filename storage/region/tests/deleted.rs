@@ -135,12 +135,17 @@ fn hints_pass_no_marker_over() {
 fn many_markers_of_single_versions_hide_theirs_and_no_others() {
     const COUNT: i64 = 2_000;
     for new_version_behavior in [false, true] {
-        let family = FamilyDescriptor::new("f").unwrap().with("NEW_VERSION_BEHAVIOR", new_version_behavior.to_string());
+        let family = FamilyDescriptor::new("f")
+            .unwrap()
+            .with("NEW_VERSION_BEHAVIOR", new_version_behavior.to_string());
         let bench = Bench::new(&[family]);
-        let cell = |at, qualifier: &[u8], cell_type| Cell::build(b"r", b"f", qualifier, at, cell_type, b"v", b"", 0);
+        let cell =
+            |at, qualifier: &[u8], cell_type| Cell::build(b"r", b"f", qualifier, at, cell_type, b"v", b"", 0);
         let markers = (1..=COUNT).map(|at| cell(2 * at, b"", CellType::DeleteFamilyVersion)).collect();
         bench.mutate(mutation(MutationKind::Delete, b"r", markers)).unwrap();
-        let puts = (1..=COUNT).map(|at| cell(2 * at - at % 2, format!("{at:06}").as_bytes(), CellType::Put)).collect();
+        let puts = (1..=COUNT)
+            .map(|at| cell(2 * at - at % 2, format!("{at:06}").as_bytes(), CellType::Put))
+            .collect();
         bench.mutate(mutation(MutationKind::Put, b"r", puts)).unwrap();
         bench.region.flush(None).unwrap();
         let shown = bench.scan(Scan::default()).unwrap().concat().len();
@@ -154,7 +159,9 @@ fn many_version_deletes_of_one_column_take_one_version_each() {
     let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap().with("VERSIONS", "10")]);
     (1..=5).for_each(|at| write(&bench, "q", at, CellType::Put));
     (1..=2).for_each(|at| write(&bench, "other", at, CellType::Put));
-    let newest = |qualifier: &[u8]| Cell::build(b"r", b"f", qualifier, LATEST_TIMESTAMP, CellType::Delete, b"", b"", 0);
+    let newest = |qualifier: &[u8]| {
+        Cell::build(b"r", b"f", qualifier, LATEST_TIMESTAMP, CellType::Delete, b"", b"", 0)
+    };
     let markers = [newest(b"q"), newest(b"other"), newest(b"q")].to_vec();
     bench.mutate(mutation(MutationKind::Delete, b"r", markers)).unwrap();
     let all = || Scan { max_versions: 10, ..Scan::default() };

@@ -47,7 +47,12 @@ fn appends_of_one_write_make_no_more_than_the_log_takes() {
         bench.mutate(append("r", 10)).unwrap_err(),
         bench
             .region
-            .mutate_rows(Vec::new(), vec![append("r", 5), append("r", 5)], Nonce::default(), ReadMode::AnyDisk)
+            .mutate_rows(
+                Vec::new(),
+                vec![append("r", 5), append("r", 5)],
+                Nonce::default(),
+                ReadMode::AnyDisk,
+            )
             .map(|_| ())
             .unwrap_err(),
     ];

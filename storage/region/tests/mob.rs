@@ -527,14 +527,18 @@ fn a_reference_that_makes_no_sense_stops_no_compaction() {
     flush(&bench);
     let path = std::path::Path::new("/out/f/0123abcd");
     bench.fs.create_dir_all(path.parent().unwrap()).unwrap();
-    let options = halcyon_hfile::WriterOptions { include_tags: true, ..halcyon_hfile::WriterOptions::default() };
+    let options =
+        halcyon_hfile::WriterOptions { include_tags: true, ..halcyon_hfile::WriterOptions::default() };
     let mut writer = halcyon_hfile::HFileWriter::create(&bench.env(), path, options).unwrap();
     writer.append(made_up(b"").get()).unwrap();
     writer.finish(halcyon_hfile::FileMeta::default()).unwrap();
     bench.fs.sync_dir(path.parent().unwrap()).unwrap();
     let family = Bytes::from_static(b"f");
     let files = vec![BulkLoadFile { family, path: path.to_path_buf(), from: None, copy: false }];
-    bench.region.bulk_load(&BulkLoad { files, assign_seq: true, cluster_ids: Vec::new(), replicate: false }).unwrap();
+    bench
+        .region
+        .bulk_load(&BulkLoad { files, assign_seq: true, cluster_ids: Vec::new(), replicate: false })
+        .unwrap();
     bench.compact(false).unwrap();
     bench.compact(true).unwrap();
     assert_eq!(references(&bench).len(), 2, "it is left as it is");

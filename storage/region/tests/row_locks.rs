@@ -56,8 +56,7 @@ const READERS: [Work; 4] = [
         };
         let condition = Condition { row: Bytes::from_static(b"r"), time_range: TimeRange::ALL, test };
         let puts = vec![put("checked")];
-        let outcome =
-            bench.region.check_and_mutate(condition, puts, Nonce::default(), ReadMode::AnyDisk)?;
+        let outcome = bench.region.check_and_mutate(condition, puts, Nonce::default(), ReadMode::AnyDisk)?;
         assert!(outcome.processed);
         bench.wal.drive();
         outcome.ticket.wait()

@@ -33,7 +33,16 @@ fn a_time_far_ahead_moves_no_clock_at_an_opening() {
 }
 
 fn increment(bench: &Bench, row: &str) {
-    let delta = Cell::build(row.as_bytes(), b"f", b"n", LATEST_TIMESTAMP, CellType::Put, &1_i64.to_be_bytes(), b"", 0);
+    let delta = Cell::build(
+        row.as_bytes(),
+        b"f",
+        b"n",
+        LATEST_TIMESTAMP,
+        CellType::Put,
+        &1_i64.to_be_bytes(),
+        b"",
+        0,
+    );
     bench.mutate(mutation(MutationKind::Increment, row.as_bytes(), vec![delta])).unwrap();
 }
 

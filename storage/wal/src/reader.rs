@@ -518,7 +518,8 @@ impl WalReader {
             }
             Stop::Bad(what) => Error::corrupt(format!("{}: at offset {at}: {what}", self.path)),
             Stop::TooLong(len) => {
-                let what = format!("expected an entry of at most {} bytes, found a whole one", self.entry_len_max);
+                let what =
+                    format!("expected an entry of at most {} bytes, found a whole one", self.entry_len_max);
                 Error::corrupt(format!("{}: at offset {at}: {what} of {len} bytes", self.path))
             }
             Stop::Io(error) => Error::from(error).context(format_args!("{} at offset {at}", self.path)),

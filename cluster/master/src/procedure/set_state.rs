@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
 use crate::state::{MasterState, RegionState, TableState};
-use crate::{closing, meta, regions};
+use crate::{meta, regions};
 
 pub(super) const KIND: &str = "set_state";
 

@@ -151,7 +151,8 @@ fn requests(
         assert!(end <= cells.len(), "an entry that counts cells which its batch has not");
         let mut is_begun = false;
         while at < end || !is_begun {
-            let cell_bytes = cells[at..end].first().map_or(0, |cell| cell.bytes().len() + CELL_OVERHEAD_BYTES);
+            let cell_bytes =
+                cells[at..end].first().map_or(0, |cell| cell.bytes().len() + CELL_OVERHEAD_BYTES);
             let needed = cell_bytes + if is_begun { 0 } else { key_bytes };
             if bytes + needed > bytes_max && bytes > 0 {
                 requests.push((Vec::new(), at..at));

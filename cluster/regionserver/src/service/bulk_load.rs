@@ -124,7 +124,10 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
         let (path, from) = path_of(server, &named.path)?;
         let own_dir = layout::table_dir(&server.resources.root, online.region.info().table());
         if from.is_none() && path.starts_with(own_dir) {
-            return Err(errors::invalid(format!("{} is of the table that it is to be loaded into", named.path)));
+            return Err(errors::invalid(format!(
+                "{} is of the table that it is to be loaded into",
+                named.path
+            )));
         }
         let copy = request.copy_file() || is_left_there(server, &path, from.is_some(), &named.path)?;
         files.push(BulkLoadFile { family: named.family.clone(), path, from, copy });

@@ -36,9 +36,11 @@ impl Tests {
     fn has(&self, test: &str) -> bool {
         if let Some((path, function)) = test.split_once("::") {
             let text = fs::read_to_string(root().join(path)).unwrap_or_default();
-            return text.split("#[test]").chain(text.split("#[tokio::test")).skip(1).any(|after| {
-                after.lines().take(4).any(|line| line.contains(&format!("fn {function}(")))
-            });
+            return text
+                .split("#[test]")
+                .chain(text.split("#[tokio::test"))
+                .skip(1)
+                .any(|after| after.lines().take(4).any(|line| line.contains(&format!("fn {function}("))));
         }
         if test.ends_with(".sh") {
             return root().join(test).is_file();

@@ -108,7 +108,10 @@ impl MobRewriter {
         match lengths.get(reference.file) {
             Some(&len) => len >= self.store.settings.file_bytes_max && self.store.is_on(),
             None => {
-                tracing::error!(file = reference.file, "a cell refers to a mob file that its store file does not list");
+                tracing::error!(
+                    file = reference.file,
+                    "a cell refers to a mob file that its store file does not list"
+                );
                 true
             }
         }

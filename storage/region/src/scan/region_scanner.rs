@@ -398,13 +398,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(
-                limits,
-                &mut self.size,
-                (self.batch, self.look),
-                out.count() - start,
-                &*self.clock,
-            ),
+            &mut budget(limits, &mut self.size, (self.batch, self.look), out.count() - start, &*self.clock),
             out,
         )?;
         self.position = Position::InStores(at);
@@ -439,13 +433,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(
-                limits,
-                &mut self.size,
-                (self.batch, self.look),
-                of_stores - start,
-                &*self.clock,
-            ),
+            &mut budget(limits, &mut self.size, (self.batch, self.look), of_stores - start, &*self.clock),
             out,
         )?;
         self.position = Position::InJoined(at);

@@ -64,7 +64,8 @@ impl RowSize {
     fn grow(&mut self, bytes_left: i64) -> Result<()> {
         let bytes = self.begin_left.saturating_sub(bytes_left);
         if bytes > self.bytes_max {
-            let message = format!("Max row size allowed: {}, but the row is bigger than that", self.bytes_max);
+            let message =
+                format!("Max row size allowed: {}, but the row is bigger than that", self.bytes_max);
             return Err(Error::new(ErrorKind::RowTooBig, message));
         }
         let has_room = ROOM.with_borrow_mut(|room| room.as_mut().is_none_or(|room| room(ROOM_STEP_BYTES)));

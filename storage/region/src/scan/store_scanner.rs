@@ -61,7 +61,8 @@ pub(crate) struct LookCost {
 impl LookCost {
     pub fn new(filter: Option<&dyn Filter>) -> LookCost {
         let cost = filter.map_or(1, Filter::cost).max(1);
-        let between = (CELLS_BETWEEN_CLOCK_LOOKS / cost.checked_next_power_of_two().unwrap_or(u32::MAX)).max(1);
+        let between =
+            (CELLS_BETWEEN_CLOCK_LOOKS / cost.checked_next_power_of_two().unwrap_or(u32::MAX)).max(1);
         assert!(between.is_power_of_two(), "asked for each cell: no division");
         LookCost { cost, mask: between - 1 }
     }

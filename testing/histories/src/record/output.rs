@@ -44,7 +44,8 @@ impl Output {
             open.count += 1;
             open.unknown += u64::from(one.is_unknown());
             let is_done = matches!(one.outcome, Outcome::Done(_));
-            *open.done.entry((Arc::clone(&one.process), one.action.word())).or_default() += u64::from(is_done);
+            *open.done.entry((Arc::clone(&one.process), one.action.word())).or_default() +=
+                u64::from(is_done);
             if !open.rows.contains(&*one.row) {
                 open.rows.insert(one.row.to_string());
             }
@@ -58,13 +59,20 @@ impl Output {
     }
 
     /// Fails if a process had fewer than `least` answers to one of the actions: then the history says little about it.
-    pub fn expect_answers(&self, processes: &[Arc<str>], actions: &[&'static str], least: u64) -> Result<(), String> {
+    pub fn expect_answers(
+        &self,
+        processes: &[Arc<str>],
+        actions: &[&'static str],
+        least: u64,
+    ) -> Result<(), String> {
         let open = self.open.lock();
         for process in processes {
             for action in actions {
                 let done = open.done.get(&(Arc::clone(process), *action)).copied().unwrap_or_default();
                 if done < least {
-                    return Err(format!("{process} had {done} answers to {action}, and {least} are the least"));
+                    return Err(format!(
+                        "{process} had {done} answers to {action}, and {least} are the least"
+                    ));
                 }
             }
         }
@@ -102,7 +110,8 @@ mod tests {
             output.write(&[one(process, Action::Append(1), Outcome::Unknown)]).unwrap();
             output.write(&[one(process, Action::Append(2), Outcome::Refused)]).unwrap();
         }
-        let expect = |processes: &[Arc<str>], least| output.expect_answers(processes, &["append", "get"], least);
+        let expect =
+            |processes: &[Arc<str>], least| output.expect_answers(processes, &["append", "get"], least);
         let (both, one_of_them) = ([first.clone(), second], [first.clone()]);
         let error = expect(&both, 1).unwrap_err();
         assert_eq!(error, "rust50 had 0 answers to append, and 1 are the least");
