@@ -44,7 +44,8 @@ pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
         return loaded;
     }
     let Some(shown) = core.cluster.coordination.groups_last()? else { return loaded };
-    let groups = of_infos(shown.into_iter().filter(|info| info.name != DEFAULT))?;
+    let shown = shown.into_iter().filter(|info| info.name != DEFAULT);
+    let groups = of_infos(shown.map(|info| (info.name.clone(), info)))?;
     error!(%error, groups = groups.by_name.len() + 1, "hbase:rsgroup cannot be read: groups are as their znodes say, and stay so until it can be");
     *core.groups.now.write() = groups;
     Ok(())
@@ -105,16 +106,22 @@ fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
         let cell = cell.ok_or_else(|| unreadable(&name, &Error::corrupt("there is no m:i")))?;
         let info = pb::RsGroupInfo::decode(cell.value())
             .map_err(|error| unreadable(&name, &Error::corrupt(error.to_string())))?;
-        infos.push(info);
+        infos.push((name, info));
     }
     of_infos(infos)
 }
 
-fn of_infos(infos: impl IntoIterator<Item = pb::RsGroupInfo>) -> Result<Groups> {
+/// Each with the row or znode that it is of.
+fn of_infos(infos: impl IntoIterator<Item = (String, pb::RsGroupInfo)>) -> Result<Groups> {
     let mut groups = Groups::default();
-    for info in infos {
-        let name = info.name.clone();
+    for (name, info) in infos {
         check_name(&info.name).map_err(|error| unreadable(&name, &Error::corrupt(error.message)))?;
+        if info.name == DEFAULT {
+            return Err(unreadable(
+                &name,
+                &Error::corrupt("it names the default group, which is what is left"),
+            ));
+        }
         let mut group = Group::from_pb(&info).map_err(|error| unreadable(&name, &error))?;
         // HBase writes the rows of a change together, other tools may not.
         group.servers.retain(|server| groups.with_server(server).is_none());
