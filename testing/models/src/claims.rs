@@ -533,10 +533,11 @@ impl Protocol for Claims {
         Flaw::RemovedBeforeAdopted,
     ];
 
-    fn new(size: Size, flaw: Option<Flaw>) -> Claims {
+    fn bounds(size: Size, flaw: Option<Flaw>) -> Vec<Claims> {
+        let of = |claims, mortals, may_be_late| Claims { flaw, claims, mortals, may_be_late };
         match size {
-            Size::Small => Claims { flaw, claims: 2, mortals: 2, may_be_late: false },
-            Size::Full => Claims { flaw, claims: 2, mortals: 2, may_be_late: true },
+            Size::Small => vec![of(2, 2, false)],
+            Size::Full => vec![of(3, SERVERS, false), of(1, 1, true)],
         }
     }
 

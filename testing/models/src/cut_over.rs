@@ -476,12 +476,13 @@ impl Protocol for CutOver {
         Flaw::FinishForgetsDeadServers,
     ];
 
-    fn new(size: Size, flaw: Option<Flaw>) -> CutOver {
+    fn bounds(size: Size, flaw: Option<Flaw>) -> Vec<CutOver> {
+        let of = |writes, runs| CutOver { flaw, writes, runs };
         match size {
             // Only the third run meets what the first two have left.
-            Size::Small if flaw == Some(Flaw::OpenedByAnotherRun) => CutOver { flaw, writes: 1, runs: 3 },
-            Size::Small => CutOver { flaw, writes: 2, runs: 2 },
-            Size::Full => CutOver { flaw, writes: 2, runs: 3 },
+            Size::Small if flaw == Some(Flaw::OpenedByAnotherRun) => vec![of(1, 3)],
+            Size::Small => vec![of(2, 2)],
+            Size::Full => vec![of(2, 3)],
         }
     }
 

@@ -27,7 +27,8 @@ pub trait Protocol:
     const NAME: &'static str;
     const FLAWS: &'static [Self::Flaw];
 
-    fn new(size: Size, flaw: Option<Self::Flaw>) -> Self;
+    /// One model for each bound.
+    fn bounds(size: Size, flaw: Option<Self::Flaw>) -> Vec<Self>;
 
     /// What there is at most, for a person.
     fn bound(&self) -> String;
@@ -67,17 +68,29 @@ pub struct Entry {
 impl Entry {
     pub(crate) fn of<P: Protocol>() -> Entry {
         let flaws = P::FLAWS.iter().map(|flaw| format!("{flaw:?}")).collect();
-        Entry {
-            name: P::NAME,
-            flaws,
-            explore: |size, flaw| explore(P::new(size, flaw.map(|at| P::FLAWS[at]))),
-        }
+        let explore = |size, flaw: Option<usize>| explore_all(P::bounds(size, flaw.map(|at| P::FLAWS[at])));
+        Entry { name: P::NAME, flaws, explore }
     }
 
     /// `flaw` is a number in [`Entry::flaws`].
     pub fn explore(&self, size: Size, flaw: Option<usize>) -> Outcome {
         (self.explore)(size, flaw)
     }
+}
+
+/// One after the other, until a rule is broken.
+fn explore_all<P: Protocol>(models: Vec<P>) -> Outcome {
+    let mut outcomes = models.into_iter().map(explore);
+    let mut all = outcomes.next().expect("a model has a bound");
+    while all.broken.is_none()
+        && let Some(next) = outcomes.next()
+    {
+        all.bound = format!("{}; {}", all.bound, next.bound);
+        (all.states, all.depth) = (all.states + next.states, all.depth.max(next.depth));
+        all.broken = next.broken;
+        all.missing.retain(|name| next.missing.contains(name));
+    }
+    all
 }
 
 /// Ends at the first state that breaks a rule. One thread, so that each run finds the same.

@@ -455,10 +455,11 @@ impl Protocol for Snapshots {
         Flaw::CleanerDoesNotWait,
     ];
 
-    fn new(size: Size, flaw: Option<Flaw>) -> Snapshots {
+    fn bounds(size: Size, flaw: Option<Flaw>) -> Vec<Snapshots> {
+        let of = |generations, now_max, takeovers| Snapshots { flaw, generations, now_max, takeovers };
         match size {
-            Size::Small => Snapshots { flaw, generations: 2, now_max: 1, takeovers: 1 },
-            Size::Full => Snapshots { flaw, generations: GENERATIONS_MAX, now_max: 1, takeovers: 1 },
+            Size::Small => vec![of(2, 1, 1)],
+            Size::Full => vec![of(2, 3, 2), of(GENERATIONS_MAX, 1, 0)],
         }
     }
 

@@ -25,11 +25,23 @@ impl Wals {
                 }
             }
         } else if !matches!(state.phase, Phase::Splitting(_)) {
-            let archived =
-                |(at, file): (usize, &File)| (file.kind == Kind::Archived).then_some((at, Some(file.most)));
-            listed.extend(state.files.iter().enumerate().filter_map(archived));
+            let archived = |at: usize| {
+                let file = &state.files[at];
+                let is_listed = file.kind == Kind::Archived && !self.was_left_out(state, at);
+                is_listed.then_some((at, Some(file.most)))
+            };
+            listed.extend((0..state.files.len()).filter_map(archived));
         }
         listed
+    }
+
+    /// WALs are read in their order: if the peer has something of a newer one, and nothing of this one, the live server has left it out.
+    fn was_left_out(&self, state: &State, at: usize) -> bool {
+        let is_begun = |at: usize| state.sent[at] > 0 || state.finished & (1 << at) != 0;
+        let is_gone = !matches!(state.phase, Phase::Live | Phase::Splitting(_));
+        let is_passed = state.files[at].kind == Kind::Archived && !is_begun(at);
+        let is_passed = is_passed && (at + 1..state.files.len()).any(is_begun);
+        is_gone && is_passed && !self.has(Flaw::HiddenLoserIsSent)
     }
 
     /// How many entries at the begin of a file are also in one before it. `cluster/regionserver/src/replication/wals.rs::repeated`
@@ -40,8 +52,11 @@ impl Wals {
         let file = &state.files[listed[place].0];
         let is_sound = file.kind == Kind::Current || file.has_trailer;
         let mut before: Vec<&File> = Vec::new();
-        for (at, _) in listed[..place].iter().rev() {
-            let other = &state.files[*at];
+        let is_listed = |at: &usize| listed[..place].iter().any(|(listed, _)| listed == at);
+        let compares_all = self.has(Flaw::HiddenLoserIsCompared);
+        let is_compared = |at: &usize| is_listed(at) || (compares_all && self.was_left_out(state, *at));
+        for at in (0..listed[place].0).rev().filter(is_compared) {
+            let other = &state.files[at];
             if other.has_trailer && is_sound && before.is_empty() {
                 break;
             }
@@ -62,13 +77,12 @@ impl Wals {
     pub(super) fn source_actions(&self, state: &State, actions: &mut Vec<Action>) {
         let listed = self.listed(state);
         let next = listed.iter().position(|(at, _)| state.finished & (1 << at) == 0);
-        let Some(place) = next else { return };
-        // WALs are read in their order, so one that was passed over was of no use.
-        let is_begun = |(at, _): &(usize, Option<u8>)| state.sent[*at] > 0 || state.finished & (1 << at) != 0;
-        if listed[place + 1..].iter().any(is_begun) && !self.has(Flaw::HiddenLoserIsSent) {
-            actions.push(Action::SourceFinishes(listed[place].0));
+        let Some(place) = next else {
+            // What was left out is noted last. Before, it is known by that it was left out.
+            let left = (0..state.files.len()).filter(|at| self.was_left_out(state, *at));
+            actions.extend(left.take(1).map(Action::SourceFinishes));
             return;
-        }
+        };
         let (at, limit) = listed[place];
         let file = &state.files[at];
         match limit {
