@@ -11,7 +11,7 @@ use crate::{Filter, ReturnCode};
 /// The hint of a filter that no column before this one of the cell's row and family passes.
 fn column_ahead(cell: CellRef<'_>, qualifier: &[u8]) -> Key {
     invariant!(
-        cell.qualifier() < qualifier,
+        cell.qualifier() <= qualifier,
         "a hint leads ahead: from column {} to {}",
         cell.qualifier().escape_ascii(),
         qualifier.escape_ascii()
