@@ -652,7 +652,7 @@ impl Many {
                 return;
             }
             assert!(
-                begun.elapsed() < Duration::from_secs(30),
+                begun.elapsed() < Duration::from_secs(110),
                 "{open} regions are open, {here} on servers: {places:?}"
             );
             std::thread::sleep(Duration::from_millis(1));
