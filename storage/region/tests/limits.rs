@@ -62,6 +62,7 @@ fn appends_of_one_write_make_no_more_than_the_log_takes() {
     assert_eq!(bench.wal.stats().entries, written, "nothing was written");
     assert_eq!(get(&bench, of("r")).unwrap()[0].value().len(), 1_000);
     atomic(9).unwrap();
+    bench.wal.drive();
     assert_eq!(get(&bench, of("r")).unwrap()[0].value().len(), 1_001);
 }
 

@@ -475,6 +475,10 @@ impl Reservation {
 
     /// Both as one. They are of one call.
     pub fn joined(mut self, mut other: Reservation) -> Reservation {
+        assert!(
+            Arc::ptr_eq(&self.connection, &other.connection),
+            "what one connection has taken would be taken off another's account"
+        );
         self.bytes += std::mem::take(&mut other.bytes);
         self
     }
