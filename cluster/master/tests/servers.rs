@@ -652,8 +652,9 @@ impl Many {
                 return;
             }
             assert!(
-                begun.elapsed() < Duration::from_secs(110),
-                "{open} regions are open, {here} on servers: {places:?}"
+                begun.elapsed() < Duration::from_secs(30),
+                "{open} regions are open, {here} on servers: {places:?} {:#?}",
+                self.master.procedures()
             );
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -76,8 +76,13 @@ impl FakeJvm {
             }
             let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
             std::fs::remove_file(named).unwrap();
-            let calls = UnixListener::bind(sockets.join("jvm")).unwrap();
-            let first = UnixStream::connect(sockets.join("server")).unwrap();
+            let Ok(calls) = UnixListener::bind(sockets.join("jvm")) else { continue }; // another argument looked like it
+            let first = loop {
+                match UnixStream::connect(sockets.join("server")) {
+                    Ok(first) => break first,
+                    Err(_) => std::thread::sleep(Duration::from_millis(5)), // it does not listen yet
+                }
+            };
             let jvm = self.clone();
             std::thread::spawn(move || jvm.answer(first));
             let jvm = self.clone();

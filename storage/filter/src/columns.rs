@@ -3,19 +3,12 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Key, Result};
-use halcyon_env::invariant;
 
 use crate::filter::direction_flag;
 use crate::{Filter, ReturnCode};
 
 /// The hint of a filter that no column before this one of the cell's row and family passes.
 fn column_ahead(cell: CellRef<'_>, qualifier: &[u8]) -> Key {
-    invariant!(
-        cell.qualifier() <= qualifier,
-        "a hint leads ahead: from column {} to {}",
-        cell.qualifier().escape_ascii(),
-        qualifier.escape_ascii()
-    );
     Key::first_on_column(cell.row(), cell.family(), qualifier)
 }
 

@@ -97,11 +97,12 @@ impl JavaRegex {
             }
             size_max = STEPPING_AUTOMATON_SIZE_MAX;
         }
-        let mut refused = refuse(format!("{left} bytes are left for the expressions of its filter"));
+        let too_large = || refuse(format!("{left} bytes are left for the expressions of its filter"));
+        let mut refused = too_large();
         for size in AUTOMATON_SIZES.map(|size| size.min(size_max)) {
             let held_bytes = EXPRESSION_BYTES + 2 * size;
             if held_bytes > left {
-                break;
+                return Err(too_large());
             }
             let built = fancy_regex::RegexBuilder::new(&translated.pattern)
                 .backtrack_limit(BACKTRACKS_MAX)
