@@ -227,5 +227,13 @@ pub fn hosted_with(
     std::fs::create_dir_all(&dir).unwrap();
     let lab = lab_with("java", change);
     lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
+    // The server's clock is the test's: on a busy machine the first starts may come too late for it.
+    for look in 0.. {
+        if lab.server.coprocessor_jvm().0.is_some() {
+            break;
+        }
+        assert!(look < 12_000, "the JVM does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     (lab, dir)
 }
