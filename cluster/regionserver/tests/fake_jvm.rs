@@ -76,13 +76,9 @@ impl FakeJvm {
             }
             let sockets = PathBuf::from(std::fs::read_to_string(named).unwrap().trim());
             std::fs::remove_file(named).unwrap();
-            let Ok(calls) = UnixListener::bind(sockets.join("jvm")) else { continue }; // another argument looked like it
-            let first = loop {
-                match UnixStream::connect(sockets.join("server")) {
-                    Ok(first) => break first,
-                    Err(_) => std::thread::sleep(Duration::from_millis(5)), // it does not listen yet
-                }
-            };
+            // On a busy machine the server may have given up meanwhile: its clock is the test's.
+            let Ok(calls) = UnixListener::bind(sockets.join("jvm")) else { continue };
+            let Ok(first) = UnixStream::connect(sockets.join("server")) else { continue };
             let jvm = self.clone();
             std::thread::spawn(move || jvm.answer(first));
             let jvm = self.clone();
@@ -231,5 +227,13 @@ pub fn hosted_with(
     std::fs::create_dir_all(&dir).unwrap();
     let lab = lab_with("java", change);
     lab.server.host_coprocessors(jvm.surroundings(&dir)).unwrap();
+    // The server's clock is the test's: on a busy machine the first starts may come too late for it.
+    for look in 0.. {
+        if lab.server.coprocessor_jvm().0.is_some() {
+            break;
+        }
+        assert!(look < 12_000, "the JVM does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     (lab, dir)
 }

@@ -3,14 +3,10 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Key, Result};
+use halcyon_env::invariant;
 
 use crate::filter::direction_flag;
 use crate::{Filter, ReturnCode};
-
-/// The hint of a filter that no column before this one of the cell's row and family passes.
-fn column_ahead(cell: CellRef<'_>, qualifier: &[u8]) -> Key {
-    Key::first_on_column(cell.row(), cell.family(), qualifier)
-}
 
 /// `ColumnCountGetFilter`: the first columns of a row. Once a row has more, the scan ends, which is why it
 /// suits gets only.
@@ -110,7 +106,9 @@ impl Filter for ColumnPaginationFilter {
 
     fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
         Ok(match &self.start {
-            PageStart::Qualifier(qualifier) => Some(column_ahead(cell, qualifier)),
+            PageStart::Qualifier(qualifier) => {
+                Some(Key::first_on_column(cell.row(), cell.family(), qualifier))
+            }
             PageStart::Skip(_) => None,
         })
     }
@@ -146,7 +144,7 @@ impl Filter for ColumnPrefixFilter {
     }
 
     fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
-        Ok(Some(column_ahead(cell, &self.prefix)))
+        Ok(Some(Key::first_on_column(cell.row(), cell.family(), &self.prefix)))
     }
 
     fn is_hinting(&self) -> bool {
@@ -201,7 +199,7 @@ impl Filter for ColumnRangeFilter {
 
     fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
         let min = self.min.as_ref();
-        Ok(min.map(|min| column_ahead(cell, min)))
+        Ok(min.map(|min| Key::first_on_column(cell.row(), cell.family(), min)))
     }
 
     fn is_hinting(&self) -> bool {
@@ -255,7 +253,7 @@ impl Filter for MultipleColumnPrefixFilter {
 
     fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
         let prefix = self.prefixes.get(self.hint);
-        Ok(prefix.map(|prefix| column_ahead(cell, prefix)))
+        Ok(prefix.map(|prefix| Key::first_on_column(cell.row(), cell.family(), prefix)))
     }
 
     fn is_hinting(&self) -> bool {

@@ -133,11 +133,6 @@ impl Filter for PrefixFilter {
 
     fn next_cell_hint(&mut self, _cell: CellRef<'_>) -> Result<Option<Key>> {
         let Some(prefix) = &self.prefix else { return Ok(None) };
-        invariant!(
-            !self.passed,
-            "behind the last row with {} there is nothing to go to",
-            prefix.escape_ascii()
-        );
         Ok(Some(if self.reversed {
             Key::first_on_row(&increase_last_byte(prefix.to_vec()))
         } else {

@@ -1,5 +1,7 @@
 //! A compaction that is ended half-way: soon, without a trace, and to be done again.
 
+#![allow(clippy::disallowed_methods)] // a thread and a pause of the test itself
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};

@@ -5,13 +5,15 @@
 //! nothing else; it is removed, but its process may die before. Whoever takes the entries of all files in order would
 //! take those twice, and those of the lost race behind entries that are newer.
 //!
-//! An entry is known by its region and sequence id, so a repetition can be found again: it begins with the first entry of
-//! the file, and follows the other file entry by entry.
+//! A repeated entry has the same region, sequence id and cells, so a repetition can be found again: it begins with the first
+//! entry of the file, and follows the other file entry by entry.
 
-use halcyon_cell::{ErrorKind, Result};
+use halcyon_cell::{Cell, ErrorKind, Result};
 use halcyon_proto::pb;
 
 use crate::reader::WalReader;
+
+type Entry = (pb::WalKey, Vec<Cell>);
 
 /// How many bytes of a log hold entries that also stand in one of the logs before it, in the same order and from its first entry on:
 /// an offset at which an entry begins, or 0. `log` opens it, and is called for each of the others.
@@ -29,17 +31,17 @@ pub fn repeated_len(
 }
 
 fn common_len(mut log: WalReader, mut before: WalReader) -> Result<u64> {
-    let Some(first) = next_key(&mut log)? else { return Ok(0) };
+    let Some(first) = next(&mut log)? else { return Ok(0) };
     loop {
-        match next_key(&mut before)? {
+        match next(&mut before)? {
             None => return Ok(0),
-            Some(key) if is_same(&key, &first) => break,
+            Some(entry) if is_same(&entry, &first) => break,
             Some(_) => {}
         }
     }
     loop {
         let end = log.offset();
-        match (next_key(&mut log)?, next_key(&mut before)?) {
+        match (next(&mut log)?, next(&mut before)?) {
             (Some(of_log), Some(of_before)) if is_same(&of_log, &of_before) => {}
             _ => return Ok(end),
         }
@@ -47,13 +49,18 @@ fn common_len(mut log: WalReader, mut before: WalReader) -> Result<u64> {
 }
 
 /// `None` at the end, and where the log is damaged.
-fn next_key(log: &mut WalReader) -> Result<Option<pb::WalKey>> {
+fn next(log: &mut WalReader) -> Result<Option<Entry>> {
     match log.next_entry() {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
-        read => Ok(read?.map(|(key, _)| key)),
+        read => read,
     }
 }
 
-fn is_same(a: &pb::WalKey, b: &pb::WalKey) -> bool {
-    a.log_sequence_number == b.log_sequence_number && a.encoded_region_name == b.encoded_region_name
+/// Sequence ids are not enough: a region that is opened after a crash may give that of a marker once more, which no file has.
+fn is_same((key, cells): &Entry, (other_key, other_cells): &Entry) -> bool {
+    key.log_sequence_number == other_key.log_sequence_number
+        && key.encoded_region_name == other_key.encoded_region_name
+        && key.write_time == other_key.write_time
+        && cells.len() == other_cells.len()
+        && cells.iter().zip(other_cells).all(|(cell, other)| cell.bytes() == other.bytes())
 }

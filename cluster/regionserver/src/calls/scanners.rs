@@ -201,7 +201,12 @@ impl State {
     }
 
     fn check(&self) {
-        assert!(self.counts.all() >= self.open.len(), "each open scanner counts for who has opened it");
+        assert!(
+            self.counts.all() >= self.open.len(),
+            "each open scanner has a place at least: {} of {}",
+            self.counts.all(),
+            self.open.len()
+        );
         assert!(self.unconnected.len() <= self.open.len(), "who has no connection has an open scanner");
     }
 
