@@ -296,40 +296,111 @@ struct StoredPosition {
     offset: u64,
 }
 
+/// A WAL with three rows, and where its entries begin and end.
+struct Three {
+    bytes: Vec<u8>,
+    header: usize,
+    ends: [usize; 3],
+}
+
+impl Three {
+    fn new() -> Three {
+        let here = Here::new();
+        ["a", "b", "c"].iter().for_each(|row| here.put(row));
+        let (env, dir) = (here.lab.fs.env(), wal_dir(&here));
+        let path = dir.join(env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).max().unwrap());
+        let mut reader = WalReader::open(&env, &path).unwrap();
+        let header = reader.offset() as usize;
+        let mut ends = Vec::new();
+        while let Some((_, cells)) = reader.next_entry().unwrap() {
+            if cells[0].family() == b"f" {
+                ends.push(reader.offset() as usize);
+            }
+        }
+        let bytes = env.fs.read(&path).unwrap();
+        Three { bytes, header, ends: ends.try_into().expect("three rows end somewhere") }
+    }
+
+    /// A WAL with the rows from that number on, and before that one.
+    fn part(&self, from: usize, to: usize) -> Vec<u8> {
+        let begin = if from == 0 { self.header } else { self.ends[from - 1] };
+        [&self.bytes[..self.header], &self.bytes[begin..self.ends[to - 1]]].concat()
+    }
+
+    /// Where the first row of such a part ends.
+    fn first_end(&self, from: usize) -> u64 {
+        (self.header + self.ends[from] - self.ends[from - 1]) as u64
+    }
+}
+
+/// Leaves WALs of a server that is gone, and its queue. The peer has those that are `done`, and of the last one what is before
+/// the offset.
+fn leave(fs: &SimFileSystem, queue: &str, wals: &[(&str, Vec<u8>)], done: &[&str], offset: u64) {
+    let (env, root) = (fs.env(), Path::new("/hbase"));
+    let (dir, queues) = (layout::old_wals_dir(root), layout::replication_queues_dir(root));
+    [&dir, &queues].into_iter().for_each(|dir| env.fs.create_dir_all(dir).unwrap());
+    wals.iter().for_each(|(name, bytes)| env.fs.replace(&dir.join(name), bytes).unwrap());
+    let positions = vec![StoredPosition { wal: wals.last().unwrap().0.to_string(), offset }];
+    let stored = StoredQueue { done: done.iter().map(ToString::to_string).collect(), positions };
+    env.fs.replace(&queues.join(queue), &[vec![1], stored.encode_to_vec()].concat()).unwrap();
+}
+
 /// The source had looked at the second WAL before an entry was in it, and noted the place behind its header. Then the round came that the first
 /// one has as well, which had failed. The peer got it once more.
 #[test]
 fn a_round_that_is_repeated_behind_a_noted_header_is_sent_once() {
-    let before = Here::new();
-    ["a", "b", "c"].iter().for_each(|row| before.put(row));
-    let (env, dir) = (before.lab.fs.env(), wal_dir(&before));
-    let path = dir.join(env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).max().unwrap());
-    let mut reader = WalReader::open(&env, &path).unwrap();
-    let header_len = reader.offset();
-    let mut ends = Vec::new();
-    while let Some((_, cells)) = reader.next_entry().unwrap() {
-        if cells[0].family() == b"f" {
-            ends.push(reader.offset());
-        }
-    }
-    let [a, b, c] = ends[..] else { panic!("three rows end at {ends:?}") };
-    let bytes = env.fs.read(&path).unwrap();
-    let part = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
-
+    let three = Three::new();
     let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
-    let (env, root) = (here.lab.fs.env(), Path::new("/hbase"));
     let [failed, next] = ["gone%2C1%2C1.1", "gone%2C1%2C1.2"];
-    let (wals, queues) = (layout::old_wals_dir(root), layout::replication_queues_dir(root));
-    [&wals, &queues].into_iter().for_each(|dir| env.fs.create_dir_all(dir).unwrap());
-    env.fs.replace(&wals.join(failed), part(0, b)).unwrap();
-    env.fs.replace(&wals.join(next), &[part(0, header_len), part(a, c)].concat()).unwrap();
-    let positions = vec![StoredPosition { wal: next.to_string(), offset: header_len }];
-    let stored = StoredQueue { done: vec![failed.to_string()], positions };
-    env.fs.replace(&queues.join("p"), &[vec![1], stored.encode_to_vec()].concat()).unwrap();
+    let wals = [(failed, three.part(0, 2)), (next, three.part(1, 3))];
+    leave(&here.lab.fs, "p", &wals, &[failed], three.header as u64);
     here.lab.server.peer_changed(&description(&peer, true)).unwrap();
     here.put("last");
     waits("the last row arrives", || peer.rows().last().is_some_and(|row| row == "last"));
     assert_eq!(peer.rows(), ["c", "last"]);
+}
+
+/// A round had failed in the current WAL and in the spare one, and went to a third one. The server died before the spare one was removed.
+/// The peer got the round once more, behind a newer one.
+#[test]
+fn a_wal_that_a_dead_server_had_left_out_is_not_sent() {
+    let three = Three::new();
+    let [failed, spare, third] = ["gone%2C1%2C1.1", "gone%2C1%2C1.2", "gone%2C1%2C1.3"];
+    let wals = [(failed, three.part(0, 1)), (spare, three.part(1, 2)), (third, three.part(1, 3))];
+    // It has sent the round, or it had looked at the third WAL before that was in it.
+    let cases = [(three.first_end(1), &["c"][..]), (three.header as u64, &["b", "c"])];
+    for (is_claimed, (offset, expected)) in
+        [(false, cases[0]), (false, cases[1]), (true, cases[0]), (true, cases[1])]
+    {
+        let (fs, peer) = (SimFileSystem::new(), Peer::start(|_| Say::Done));
+        let queue = if is_claimed { "p-gone%2C1%2C1" } else { "p" };
+        leave(&fs, queue, &wals, &[failed], offset);
+        let here = match is_claimed {
+            true => {
+                peer_files::write(&fs.env(), Path::new("/hbase"), &description(&peer, true)).unwrap();
+                let here = Here::one_of_several(&fs, settings(), 1);
+                here.lab.server.claim_queue("p", queue).unwrap();
+                here
+            }
+            false => {
+                let here = Here::on(fs.clone(), settings());
+                here.lab.server.peer_changed(&description(&peer, true)).unwrap();
+                here
+            }
+        };
+        let dir = layout::replication_queues_dir(Path::new("/hbase"));
+        // Also the spare one, or its file would stay for ever.
+        let is_finished = || {
+            let files = fs.env().fs.list(&dir).unwrap();
+            let queues = files.iter().filter_map(|file| fs.env().fs.read(&dir.join(&file.name)).ok());
+            let done: Vec<_> =
+                queues.flat_map(|bytes| StoredQueue::decode(&bytes[1..]).unwrap().done).collect();
+            [spare, third].iter().all(|wal| done.iter().any(|done| done == wal))
+        };
+        waits("the WALs are noted as finished", is_finished);
+        assert_eq!(peer.rows(), expected, "claimed: {is_claimed}, noted: {offset}");
+        drop(here);
+    }
 }
 
 #[test]

@@ -195,7 +195,7 @@ pub enum Flaw {
     /// The source does not look whether a WAL repeats the one before it.
     RepeatsAreSent,
     /// The source of a server that is gone sends a WAL that the live one has left out, since it lost a race and was not removed yet. As
-    /// it is.
+    /// it was.
     HiddenLoserIsSent,
     /// The source passes such a WAL over, but takes the next one for a repetition of it.
     HiddenLoserIsCompared,

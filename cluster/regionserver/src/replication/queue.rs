@@ -210,6 +210,12 @@ impl Queue {
         self.done.contains(wal)
     }
 
+    /// WALs of which something was read, also those that are done.
+    pub(super) fn begun(&self) -> impl Iterator<Item = &str> {
+        let positions = self.positions.iter().filter(|(_, offset)| **offset > 0).map(|(wal, _)| wal);
+        self.done.iter().chain(positions).map(String::as_str)
+    }
+
     /// Where to read on in a WAL; 0: from its begin.
     pub(super) fn offset(&self, wal: &str) -> u64 {
         self.positions.get(wal).copied().unwrap_or(0)

@@ -195,10 +195,56 @@ impl Wals {
         self.files.iter().filter(|file| !queue.is_done(&file.name)).count()
     }
 
+    /// WALs that servers which are gone had left out: they had lost a race, and were to be removed. WALs are sent in their order, so the
+    /// peer has something of a newer one, and nothing of these. Another one has what is in them.
+    fn left_out(&self, queue: &Queue) -> HashSet<&str> {
+        let live = self.current().map(server_of);
+        let mut begun: HashMap<&str, Option<u64>> = HashMap::new();
+        for wal in queue.begun() {
+            let newest = begun.entry(server_of(wal)).or_default();
+            *newest = begin_of(wal).max(*newest);
+        }
+        let is_left_out = |file: &&File| {
+            let is_begun = queue.is_done(&file.name) || queue.offset(&file.name) > 0;
+            let is_passed = begun.get(file.server()).is_some_and(|newest| begin_of(&file.name) < *newest);
+            is_passed && !is_begun && live != Some(file.server())
+        };
+        self.files.iter().filter(is_left_out).map(|file| &*file.name).collect()
+    }
+
+    /// Notes WALs that were left out as finished, once all others of their server are: until then they are known by those.
+    fn finish_left_out(&self, queue: &Queue, left_out: &HashSet<&str>, batch: &mut Batch) {
+        let finished = &mut batch.reached.finished;
+        for wal in left_out {
+            let mut others = self
+                .files
+                .iter()
+                .filter(|file| file.server() == server_of(wal) && !left_out.contains(&*file.name));
+            if others.all(|file| queue.is_done(&file.name) || finished.contains(&file.name)) {
+                tracing::info!(wal, "a WAL that its server has left out is not sent");
+                finished.push((*wal).to_string());
+            }
+        }
+    }
+
     /// Reads what the peer is to get next. An error of kind `Moved`: the WALs have to be listed again.
     /// With `serial` it ends before an entry that has to wait.
     pub(super) async fn read(
         &self,
+        queue: &Queue,
+        filter: &PeerFilter,
+        ids: (ClusterUuid, ClusterUuid),
+        serial: Option<&mut SerialChecker>,
+    ) -> Result<Batch> {
+        let left_out = self.left_out(queue);
+        let mut batch = self.read_all_but(&left_out, queue, filter, ids, serial).await?;
+        self.finish_left_out(queue, &left_out, &mut batch);
+        Ok(batch)
+    }
+
+    async fn read_all_but(
+        &self,
+        left_out: &HashSet<&str>,
         queue: &Queue,
         filter: &PeerFilter,
         ids: (ClusterUuid, ClusterUuid),
@@ -207,7 +253,8 @@ impl Wals {
         let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
         let settings = self.resources.online.in_force();
         let mut read_bytes = 0;
-        for (at, file) in self.files.iter().enumerate().filter(|(_, file)| !queue.is_done(&file.name)) {
+        let is_next = |file: &File| !queue.is_done(&file.name) && !left_out.contains(&*file.name);
+        for (at, file) in self.files.iter().enumerate().filter(|(_, file)| is_next(file)) {
             let Some(limit) = self.limit_of(&file.name) else { break };
             let noted = queue.offset(&file.name);
             if limit.is_some_and(|limit| limit <= noted) {
@@ -215,7 +262,8 @@ impl Wals {
             }
             let mut reader = self.reader_at(file, limit, noted)?;
             // A place behind the header was noted while there was no entry: what came then may be that of the WAL before.
-            let begin = if noted <= reader.entries_begin() { self.repeated(at, limit)? } else { noted };
+            let begin =
+                if noted <= reader.entries_begin() { self.repeated(at, limit, left_out)? } else { noted };
             if limit.is_some_and(|limit| limit <= begin) {
                 break;
             }
@@ -275,8 +323,8 @@ impl Wals {
     }
 
     /// How many bytes at the begin of a WAL hold what the peer gets from the one before: it may have failed or been late, and this one
-    /// repeats its last entries.
-    fn repeated(&self, at: usize, limit: Option<u64>) -> Result<u64> {
+    /// repeats its last entries. The peer gets nothing from those that are left out.
+    fn repeated(&self, at: usize, limit: Option<u64>, left_out: &HashSet<&str>) -> Result<u64> {
         let file = &self.files[at];
         if let Some(known) = self.repeated.lock().get(&file.name) {
             return Ok(*known);
@@ -290,7 +338,8 @@ impl Wals {
         // A WAL that ended well, or goes on, repeats nothing if the one before it ended well. That is asked of two trailers.
         let is_sound = limit.is_some() || open(file, limit)?.has_trailer();
         let mut before = Vec::new();
-        for other in self.files[..at].iter().rev().filter(|other| other.server() == file.server()) {
+        let is_compared = |other: &&File| other.server() == file.server() && !left_out.contains(&*other.name);
+        for other in self.files[..at].iter().rev().filter(is_compared) {
             let has_trailer = open(other, None)?.has_trailer();
             if has_trailer && is_sound && before.is_empty() {
                 break;

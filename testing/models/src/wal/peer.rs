@@ -36,6 +36,7 @@ impl Wals {
     }
 
     /// WALs are read in their order: if the peer has something of a newer one, and nothing of this one, the live server has left it out.
+    /// `cluster/regionserver/src/replication/wals.rs::left_out`
     fn was_left_out(&self, state: &State, at: usize) -> bool {
         let is_begun = |at: usize| state.sent[at] > 0 || state.finished & (1 << at) != 0;
         let is_gone = !matches!(state.phase, Phase::Live | Phase::Splitting(_));
@@ -78,7 +79,7 @@ impl Wals {
         let listed = self.listed(state);
         let next = listed.iter().position(|(at, _)| state.finished & (1 << at) == 0);
         let Some(place) = next else {
-            // What was left out is noted last. Before, it is known by that it was left out.
+            // `cluster/regionserver/src/replication/wals.rs::finish_left_out`: last, since until then it is known by the others.
             let left = (0..state.files.len()).filter(|at| self.was_left_out(state, *at));
             actions.extend(left.take(1).map(Action::SourceFinishes));
             return;
