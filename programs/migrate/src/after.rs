@@ -14,7 +14,7 @@ use crate::cut_over::CHANGED_MAX;
 use crate::progress::duration;
 use crate::rows::{Differing, Repair, look, never_arrived, repair};
 use crate::search::Places;
-use crate::state::RowOf;
+use crate::state::{OldSide, RowOf};
 use crate::{Migration, Way, clocks, marks};
 
 /// See the head of the file. May be called again. The error is the end of a sentence: what is not as it should be.
@@ -28,6 +28,7 @@ pub(crate) async fn after(migration: &Arc<Migration>, way: Way) -> Result<(), St
     // Whatever was found: edits wait for it.
     from.set_read_only(&migration.tables(), false, false).await?;
     println!("{}: takes edits of the {} from now on; keep clients away from it", from.name, to.name);
+    migration.note_old_side(OldSide::Opened)?;
     late?;
     migration.state.lock().unsearched_ms = None;
     migration.save()?;

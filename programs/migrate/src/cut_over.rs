@@ -56,10 +56,29 @@ impl Stage {
     }
 }
 
+/// What a pause has come to.
+struct Paused {
+    /// Rows that were compared.
+    compared: usize,
+    /// See [`State::unsearched_ms`](crate::state::State::unsearched_ms).
+    unsearched_ms: Option<i64>,
+}
+
 /// Cuts over. After an error the old side takes writes, or the error says that it may not.
 pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
-    let (from, to) = migration.pair(way);
     let began_before = matches!(migration.phase(), Phase::CuttingOver | Phase::GoingBack);
+    let prepared = before_pause(migration, way, began_before).await;
+    let last = match prepared {
+        Err(error) if began_before => return Err(undone(migration, way, &error, "of the last run").await),
+        prepared => prepared?,
+    };
+    stop_writes(migration, way, &last).await?;
+    complete(migration, way).await
+}
+
+/// All that is done while clients write. If a run before has begun to close the tables, they may be closed meanwhile.
+async fn before_pause(migration: &Arc<Migration>, way: Way, began_before: bool) -> Result<Last, String> {
+    let (from, to) = migration.pair(way);
     checks::check(migration).await?;
     let servers = marks::waiting(from).await?.servers;
     make_way_back(migration).await?;
@@ -78,36 +97,62 @@ pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(),
     }
     walk_again(migration, way).await?;
     settle_known(migration, way).await?;
-    let last = approach(migration, way, servers, began_before).await?;
+    approach(migration, way, servers, began_before).await
+}
+
+/// The pause, and the note that it was. After an error it was undone, or the error says that it may not be.
+async fn stop_writes(migration: &Arc<Migration>, way: Way, last: &Last) -> Result<(), String> {
+    let from = migration.pair(way).0;
     migration.enter(if way == Way::Forth { Phase::CuttingOver } else { Phase::GoingBack })?;
     println!("{}: writes stop; if this run dies now, run the same command again, or --abort", from.name);
     let began = Instant::now();
-    let paused = timed_pause(migration, way, &last, began).await;
+    let paused = timed_pause(migration, way, last, began).await;
     let took = began.elapsed();
     // What cannot be noted has not happened: the next run would go on from before.
-    let noted = paused.and_then(|compared| {
-        migration.enter(if way == Way::Forth { Phase::CutOver } else { Phase::Back })?;
-        Ok(compared)
+    let noted = paused.and_then(|paused| {
+        let next = if way == Way::Forth { Phase::CutOver } else { Phase::Back };
+        let before = std::mem::replace(&mut migration.state.lock().unsearched_ms, paused.unsearched_ms);
+        migration.enter(next).inspect_err(|_| migration.state.lock().unsearched_ms = before)?;
+        Ok(paused.compared)
     });
     match noted {
-        Ok(compared) => println!(
-            "cut over: writes were stopped for {} ms{}; {compared} rows were compared meanwhile, differences 0",
-            took.as_millis(),
-            if began_before { ", and before by a run that did not end" } else { "" }
-        ),
-        Err(error) => {
-            let opened = from.reopen_for_writes(&migration.tables()).await;
-            opened.map_err(|more| {
-                format!("{error}. The {} may refuse writes, because {more}: --abort", from.name)
-            })?;
-            enter_undone(migration, way).map_err(|more| {
-                let name = from.name;
-                format!("{error}. The {name} takes writes again, which could not be noted ({more}): --abort")
-            })?;
-            return Err(format!("{error}. The {} takes writes again; nothing was moved", from.name));
+        Ok(compared) => {
+            println!(
+                "cut over: writes were stopped for {} ms{}; {compared} rows were compared meanwhile, differences 0",
+                took.as_millis(),
+                if last.began_before { ", and before by a run that did not end" } else { "" }
+            );
+            Ok(())
         }
+        Err(error) => Err(undone(migration, way, &error, "").await),
     }
-    complete(migration, way).await
+}
+
+/// Opens the tables after an error, and tells of both.
+async fn undone(migration: &Migration, way: Way, error: &str, whose: &str) -> String {
+    let from = migration.pair(way).0;
+    let (opened, noted) =
+        (async || from.reopen_for_writes(&migration.tables()).await, || enter_undone(migration, way));
+    undone_by(error, (from.name, whose), opened, noted).await
+}
+
+/// [`undone`] with what opens the tables, and what notes it.
+async fn undone_by(
+    error: &str,
+    (name, whose): (&str, &str),
+    open: impl AsyncFnOnce() -> Result<(), String>,
+    note: impl FnOnce() -> Result<(), String>,
+) -> String {
+    if let Err(more) = open().await {
+        return format!("{error}. The {name} may refuse writes, because {more}: --abort");
+    }
+    if let Err(more) = note() {
+        return format!("{error}. The {name} takes writes again, which could not be noted ({more}): --abort");
+    }
+    match whose {
+        "" => format!("{error}. The {name} takes writes again; nothing was moved"),
+        whose => format!("{error}. The cut over {whose} is undone: the {name} takes writes again"),
+    }
 }
 
 /// What follows once the other side takes the writes. May be called again.
@@ -270,7 +315,7 @@ async fn timed_pause(
     way: Way,
     last: &Last,
     began: Instant,
-) -> Result<usize, String> {
+) -> Result<Paused, String> {
     let limit = migration.args.pause_limit();
     let stage = Stage(Mutex::default());
     match tokio::time::timeout(limit, pause(migration, way, last, began, &stage)).await {
@@ -282,14 +327,14 @@ async fn timed_pause(
     }
 }
 
-/// From the last write at the old side to the moment at which the new one may be written to. Returns the rows compared.
+/// From the last write at the old side to the moment at which the new one may be written to.
 async fn pause(
     migration: &Arc<Migration>,
     way: Way,
     last: &Last,
     began: Instant,
     stage: &Stage,
-) -> Result<usize, String> {
+) -> Result<Paused, String> {
     let (from, to) = migration.pair(way);
     let left = || migration.args.pause_limit().saturating_sub(began.elapsed());
     stage.set("the tables were not closed for writes");
@@ -315,7 +360,6 @@ async fn pause(
         let changed = last.places.changed_since(last.since_ms, CHANGED_MAX).await?;
         places.extend(changed.ok_or_else(|| format!("more than {CHANGED_MAX} rows changed last"))?);
     }
-    migration.state.lock().unsearched_ms = (!is_searched).then_some(mark.highest_ms);
     stage.set("the last rows were not compared");
     last_look(migration, way, &places, mark.now_ms()).await?;
     stage.set(format!("the clocks of the {} had not passed the last write", to.name));
@@ -325,7 +369,7 @@ async fn pause(
         drained_ms - read_only_ms,
         began.elapsed().as_millis() - drained_ms
     );
-    Ok(places.len())
+    Ok(Paused { compared: places.len(), unsearched_ms: (!is_searched).then_some(mark.highest_ms) })
 }
 
 /// A mark says nothing of the edits that a server has left which is gone: they come from a queue that another server claims.
@@ -389,4 +433,34 @@ fn tell_clients(migration: &Migration, way: Way) -> Result<(), String> {
     let text = format!("{}\n", migration.pair(way).1.address);
     let written = migration.env.local.replace(path, text.as_bytes());
     written.map_err(|error| format!("{}: {error}; the cut over is done all the same", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A run was killed in the pause. The next one failed at a check, said that nothing was changed, and left the source closed.
+    #[tokio::test]
+    async fn a_check_that_fails_after_a_killed_run_opens_the_tables() {
+        let (opened, noted) = (Cell::new(false), Cell::new(false));
+        let open = async || {
+            opened.set(true);
+            Ok(())
+        };
+        let note = || {
+            noted.set(opened.get());
+            Ok(())
+        };
+        let told = undone_by("a peer lacks t", ("source", "of the last run"), open, note).await;
+        assert!(opened.get() && noted.get(), "in this order");
+        assert_eq!(
+            told,
+            "a peer lacks t. The cut over of the last run is undone: the source takes writes again"
+        );
+        let fails = async || Err("no master".to_string());
+        let told = undone_by("x", ("source", ""), fails, || unreachable!("it is closed")).await;
+        assert_eq!(told, "x. The source may refuse writes, because no master: --abort");
+    }
 }

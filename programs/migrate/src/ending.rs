@@ -1,8 +1,14 @@
 //! The end of a migration: nothing of it stays but the tables.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use crate::side::{MARKS, PEER, PEER_BACK, Side};
 use crate::state::{Phase, Scope};
 use crate::{Migration, Way, cut_over, marks, plan, receivers};
+
+/// In this time another server has claimed the queue of one that died, and tells of it.
+const CLAIM_TIME: Duration = Duration::from_secs(30);
 
 /// Removes peers and marks, and puts scopes back. May be called again after an error.
 pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), String> {
@@ -23,6 +29,9 @@ pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), Str
             );
         }
         _ => {}
+    }
+    if !is_abort || phase == Phase::GoingBack {
+        migration.state.lock().check_complete()?;
     }
     let phase = migration.state.lock().phase;
     if phase == Phase::CutOver || (matches!(phase, Phase::Ready | Phase::Back) && !is_abort) {
@@ -74,9 +83,44 @@ async fn drain(migration: &Migration, way: Way) -> Result<(), String> {
         );
     }
     if is_two_way || is_source(left) {
-        marks::drain(left, used).await?;
+        let of_side = format!("{} ", left.name);
+        let known = migration.state.lock().walk.clone().map_or_else(Vec::new, |walk| walk.servers);
+        let known = known.iter().filter_map(|server| server.strip_prefix(&of_side)).map(str::to_string);
+        let servers = async || {
+            let waiting = marks::waiting(left).await?;
+            Ok(waiting.servers.iter().map(ToString::to_string).collect())
+        };
+        let drain = async || marks::drain(left, used).await.map(|_| ());
+        let of_dead_servers = async || marks::of_dead_servers(left).await;
+        last_edits(known.collect(), servers, of_dead_servers, drain, CLAIM_TIME).await?;
     }
     Ok(())
+}
+
+/// Waits until all edits of a side have left it, also those of servers that died. A mark says nothing of these, so their queues are
+/// waited for before it and behind it. A death is known before the queue is: then there is a pause first. `known`: servers that were there.
+async fn last_edits(
+    mut known: BTreeSet<String>,
+    servers: impl AsyncFn() -> Result<BTreeSet<String>, String>,
+    of_dead_servers: impl AsyncFn() -> Result<(), String>,
+    drain: impl AsyncFn() -> Result<(), String>,
+    pause: Duration,
+) -> Result<(), String> {
+    loop {
+        let now = servers().await?;
+        let gone: Vec<&str> = known.difference(&now).map(String::as_str).collect();
+        if !gone.is_empty() {
+            println!("{}: gone, and edits of it may be on their way", gone.join(", "));
+            tokio::time::sleep(pause).await;
+        }
+        known = now;
+        of_dead_servers().await?;
+        drain().await?;
+        of_dead_servers().await?;
+        if known.is_subset(&servers().await?) {
+            return Ok(());
+        }
+    }
 }
 
 /// Each side gets its own scopes back, unless another peer relies on those that it has.
@@ -113,4 +157,36 @@ async fn put_back(side: &Side, table: &halcyon_schema::TableName, scopes: &[Scop
         println!("{}: REPLICATION_SCOPE of {table} is as before", side.name);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// The peer was removed while the queue of a server that had died waited. Writes of clients that were forgotten were lost.
+    #[tokio::test]
+    async fn the_end_waits_for_what_dead_servers_have_left() {
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let pause = Duration::from_millis(1);
+        for (dies, rounds) in [(false, 1), (true, 2)] {
+            let done = RefCell::new(Vec::new());
+            let servers = async || {
+                let is_dead = dies && !done.borrow().is_empty();
+                Ok(set(if is_dead { &["a"] } else { &["a", "b"] }))
+            };
+            let note = |what: &'static str| {
+                done.borrow_mut().push(what);
+                Ok(())
+            };
+            let (of_dead, drain) = (async || note("queues"), async || note("mark"));
+            last_edits(set(&["a", "b", "long dead"]), servers, of_dead, drain, pause).await.unwrap();
+            assert_eq!(*done.borrow(), ["queues", "mark", "queues"].repeat(rounds), "{dies}");
+        }
+        let stuck = async || Err("a queue waits".to_string());
+        let drain = async || unreachable!("no mark is set");
+        let ended = last_edits(set(&[]), async || Ok(set(&["a"])), stuck, drain, pause).await;
+        assert_eq!(ended.unwrap_err(), "a queue waits");
+    }
 }

@@ -55,7 +55,7 @@ pub use args::{Address, MigrateArgs};
 use crate::plan::Drops;
 use crate::rows::{Differing, TimesToLive};
 use crate::side::{PEER, Side};
-use crate::state::{Phase, RowOf, State, StateFile};
+use crate::state::{OldSide, Phase, RowOf, State, StateFile};
 
 /// Where a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,12 +198,7 @@ async fn steps(migration: &Arc<Migration>) -> Result<(), String> {
         _ => {}
     }
     let cuts_over = args.cut_over || args.cut_over_when_ready;
-    // The side that follows takes edits; a run that was killed may have left it closed.
-    match migration.phase() {
-        Phase::CutOver if !cuts_over => open(migration, &migration.source).await?,
-        Phase::Back if !args.back => open(migration, &migration.target).await?,
-        _ => {}
-    }
+    open_old_side(migration, cuts_over).await?;
     if args.back {
         return match migration.phase() {
             Phase::CutOver | Phase::GoingBack => cut_over::cut_over(migration, Way::Back).await,
@@ -249,14 +244,25 @@ async fn steps(migration: &Arc<Migration>) -> Result<(), String> {
     Ok(())
 }
 
-/// The side that follows takes edits.
-async fn open(migration: &Migration, side: &Side) -> Result<(), String> {
+/// The side that follows takes edits; someone may have closed it. Not after a cut over that was not done to its end: see
+/// [`State::opens`].
+async fn open_old_side(migration: &Migration, cuts_over: bool) -> Result<(), String> {
+    let goes_back = migration.args.back;
+    let is_back = migration.phase() == Phase::Back;
+    let (ends, returns) = if is_back { (goes_back, cuts_over) } else { (cuts_over, goes_back) };
+    let Some(opened) = migration.state.lock().opens(ends, returns)? else { return Ok(()) };
+    migration.note_old_side(opened)?;
+    let side = if is_back { &migration.target } else { &migration.source };
     side.set_read_only(&migration.tables(), false, false).await
 }
 
 /// Compares all rows. Fails if either side has more than the other one.
 async fn verify(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
     compare::compare_all(migration, way).await?;
+    // Rows that could not be searched for after a cut over are among them.
+    if migration.state.lock().unsearched_ms.take().is_some() {
+        migration.save()?;
+    }
     refuse_surplus(migration, way)
 }
 
@@ -375,6 +381,11 @@ impl Migration {
     fn save(&self) -> Result<(), String> {
         let state = self.state.lock().clone();
         self.file.save(&state)
+    }
+
+    fn note_old_side(&self, old_side: OldSide) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.state.lock().old_side, old_side);
+        if before == old_side { Ok(()) } else { self.save() }
     }
 
     fn tables(&self) -> Vec<TableName> {

@@ -9,7 +9,7 @@ use halcyon_schema::TableName;
 use crate::plan::{self, Drops};
 use crate::receivers::{self, Replicated};
 use crate::side::{PEER, Side};
-use crate::state::{FORMAT, Phase, State, TableOfState};
+use crate::state::{FORMAT, OldSide, Phase, State, TableOfState};
 use crate::{MigrateArgs, Migration, checks, clocks, marks};
 
 /// Checks both sides and returns the state of a new migration. Changes nothing. Every reason against it is told at once.
@@ -107,6 +107,7 @@ pub(crate) async fn plan(
         surplus: Vec::new(),
         walk: None,
         unsearched_ms: None,
+        old_side: OldSide::default(),
     })
 }
 

@@ -52,6 +52,19 @@ impl Phase {
     }
 }
 
+/// Whether the side that clients have left takes edits again after a cut over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OldSide {
+    /// It may be READONLY, and clients may not have been told.
+    #[default]
+    Closed,
+    /// It was opened when clients had been told.
+    Opened,
+    /// It was opened for the way back, although clients may not have been told.
+    OpenedToReturn,
+}
+
 /// A range of rows to copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Range {
@@ -134,6 +147,50 @@ pub(crate) struct State {
     /// The last write of a pause in which there was no time to search for changed rows, by the clock of the old side. `None`:
     /// there is nothing to search for.
     pub(crate) unsearched_ms: Option<i64>,
+    /// Of the last cut over. It counts in [`Phase::CutOver`] and [`Phase::Back`].
+    #[serde(default)]
+    pub(crate) old_side: OldSide,
+}
+
+impl State {
+    /// What ends the last cut over, and what goes the other way; `None`: there was none.
+    fn ways(&self) -> Option<(&'static str, &'static str)> {
+        match self.phase {
+            Phase::CutOver => Some(("--cut-over", "--back")),
+            Phase::Back => Some(("--back", "--cut-over")),
+            _ => None,
+        }
+    }
+
+    /// What a run does with the side that clients have left, before anything else. `ends`: it is to end the cut over; `returns`: it
+    /// is to go the other way. `None`: nothing. The error says what is to be done first: clients may still write to that side, if it is
+    /// opened, and are told of the other one later.
+    pub(crate) fn opens(&self, ends: bool, returns: bool) -> Result<Option<OldSide>, String> {
+        let Some((end, back)) = self.ways() else { return Ok(None) };
+        match self.old_side {
+            OldSide::Opened => Ok((!ends).then_some(OldSide::Opened)),
+            OldSide::Closed if ends => Ok(None),
+            _ if returns => Ok(Some(OldSide::OpenedToReturn)),
+            OldSide::Closed => {
+                Err(format!("{end} was not done to its end: run it again, or {back}. Nothing was changed"))
+            }
+            OldSide::OpenedToReturn => {
+                Err(format!("{back} was begun when {end} was not done to its end: run {back} again"))
+            }
+        }
+    }
+
+    /// Fails if a cut over was not done to its end: peers of the migration are still needed.
+    pub(crate) fn check_complete(&self) -> Result<(), String> {
+        let Some((end, _)) = self.ways() else { return Ok(()) };
+        self.opens(false, false)?;
+        match self.unsearched_ms {
+            None => Ok(()),
+            Some(_) => Err(format!(
+                "rows that changed last before {end} were not all compared: run it again, or --verify. Nothing was changed"
+            )),
+        }
+    }
 }
 
 /// The end of a comparison of all rows. What differs later than that may have changed rows without a timestamp that shows it.
@@ -192,17 +249,26 @@ impl StateFile {
         saved.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
-    /// Notes that a phase has begun. If that cannot be saved the state keeps the phase before, and so does the file: it is written once
+    /// Notes that a phase has begun; with a cut over the side that clients leave is closed. If that cannot be saved the state keeps the phase before, and so does the file: it is written once
     /// more, since an error may come after the file has got its new text.
     pub(crate) fn enter(&self, state: &Mutex<State>, phase: Phase) -> Result<(), String> {
-        let (before, next) = {
+        let (before, old_side, next) = {
             let mut state = state.lock();
-            let before = std::mem::replace(&mut state.phase, phase);
-            (before, state.clone())
+            let (before, old_side) = (std::mem::replace(&mut state.phase, phase), state.old_side);
+            if matches!(
+                (before, phase),
+                (Phase::CuttingOver, Phase::CutOver) | (Phase::GoingBack, Phase::Back)
+            ) {
+                state.old_side = OldSide::Closed;
+            }
+            (before, old_side, state.clone())
         };
         self.save(&next).map_err(|why| {
-            let last = State { phase: before, ..next };
-            state.lock().phase = before;
+            let last = State { phase: before, old_side, ..next };
+            {
+                let mut state = state.lock();
+                (state.phase, state.old_side) = (before, old_side);
+            }
             match self.save(&last) {
                 Ok(()) => why,
                 Err(more) => {
@@ -274,6 +340,7 @@ mod tests {
             surplus: vec![RowOf { table: 0, row }],
             walk: Some(Walk { ended_ms: 5, layouts: vec!["x".to_string()], servers: Vec::new() }),
             unsearched_ms: Some(8),
+            old_side: OldSide::OpenedToReturn,
         }
     }
 
@@ -295,6 +362,74 @@ mod tests {
         assert!(file.load().unwrap_err().contains("--state"));
         env.local.remove_dir_all(&dir).unwrap();
     }
+
+    /// A run was killed when it had noted the cut over. One with `--verify`, or without a step, opened the source, though clients
+    /// did not know of the target; `--finish` ended the migration, and rows that changed last were not searched for.
+    #[test]
+    fn a_cut_over_that_was_not_done_to_its_end_is_ended_first() {
+        let of = |phase, old_side| State { phase, old_side, unsearched_ms: None, ..state() };
+        for (phase, end, back) in
+            [(Phase::CutOver, "--cut-over", "--back"), (Phase::Back, "--back", "--cut-over")]
+        {
+            let left = of(phase, OldSide::Closed);
+            for refused in [left.opens(false, false).map(|_| ()), left.check_complete()] {
+                let why = refused.unwrap_err();
+                assert!(why.starts_with(&format!("{end} was not done")) && why.contains(back), "{why}");
+            }
+            assert_eq!(left.opens(true, false), Ok(None), "when clients are told");
+            assert_eq!(left.opens(false, true), Ok(Some(OldSide::OpenedToReturn)));
+            let returning = of(phase, OldSide::OpenedToReturn);
+            assert_eq!(returning.opens(false, true), Ok(Some(OldSide::OpenedToReturn)));
+            for refused in [returning.opens(true, false), returning.opens(false, false)] {
+                assert!(refused.unwrap_err().starts_with(&format!("{back} was begun")));
+            }
+            let done = of(phase, OldSide::Opened);
+            assert_eq!(done.opens(true, false), Ok(None));
+            assert_eq!(done.opens(false, false), Ok(Some(OldSide::Opened)));
+            assert_eq!(done.check_complete(), Ok(()));
+            let unsearched = State { unsearched_ms: Some(8), ..done };
+            assert!(unsearched.check_complete().unwrap_err().contains("--verify"));
+        }
+        for phase in [Phase::Copying, Phase::Ready, Phase::CuttingOver, Phase::Ending] {
+            let other = of(phase, OldSide::Closed);
+            assert_eq!(other.opens(false, false), Ok(None), "{phase:?}");
+            assert_eq!(other.check_complete(), Ok(()), "{phase:?}");
+        }
+    }
+
+    /// A file of a program that did not note it says nothing of it: the cut over is ended once more, which may be done twice.
+    #[test]
+    fn a_cut_over_closes_the_side_that_clients_leave() {
+        let disk = SimFileSystem::new();
+        let fs = SimFileSystem::hdfs(1);
+        fs.create_dir_all("/m".as_ref()).unwrap();
+        let env = Env { local: Arc::new(fs.clone()), ..disk.env() };
+        let _lock = disk.lock("/m.lock".as_ref()).unwrap();
+        let file = StateFile { env, path: "/m/m.json".into(), _lock };
+        let at = |phase, old_side| Mutex::new(State { phase, old_side, ..state() });
+        let saved = || file.load().unwrap().unwrap().old_side;
+        for (before, next, kept) in [
+            (Phase::CuttingOver, Phase::CutOver, false),
+            (Phase::GoingBack, Phase::Back, false),
+            (Phase::GoingBack, Phase::CutOver, true), // it was undone
+            (Phase::CutOver, Phase::GoingBack, true),
+        ] {
+            let state = at(before, OldSide::Opened);
+            file.enter(&state, next).unwrap();
+            let expected = if kept { OldSide::Opened } else { OldSide::Closed };
+            assert_eq!((state.lock().old_side, saved()), (expected, expected), "{before:?} to {next:?}");
+        }
+        let state = at(Phase::GoingBack, OldSide::Opened);
+        fs.inject(Fault::new(Operation::Put, "m.json").but_done());
+        file.enter(&state, Phase::Back).unwrap_err();
+        assert_eq!((state.lock().old_side, saved()), (OldSide::Opened, OldSide::Opened));
+        let text = String::from_utf8(fs.read("/m/m.json".as_ref()).unwrap().to_vec()).unwrap();
+        let older = text.replace(",\n  \"old_side\": \"opened\"", "");
+        assert_ne!(older, text);
+        fs.replace("/m/m.json".as_ref(), older.as_bytes()).unwrap();
+        assert_eq!(saved(), OldSide::Closed);
+    }
+
     /// The directory could not be synced after the file had its new text. Its "cut over" stayed, so that `--abort` was refused although
     /// the source took the writes again.
     #[test]

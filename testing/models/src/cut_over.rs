@@ -137,7 +137,7 @@ pub enum Action {
     Plan,
     /// `programs/migrate/src/lib.rs::steps`, with `--cut-over`.
     RunCutOver,
-    /// `programs/migrate/src/lib.rs::steps`, with `--verify` or without a step.
+    /// `programs/migrate/src/lib.rs::open_old_side`, with `--verify` or without a step.
     RunPlain,
     /// `programs/migrate/src/ending.rs::end`, with `--finish`.
     RunFinish,
@@ -191,13 +191,13 @@ pub enum Flaw {
     OpenedOnlyIfClosed,
     /// A phase that was noted with an error stays in the file.
     FailedNoteStays,
-    /// A run that is not the cut over opens the source, although clients may not have been told. As it is.
+    /// A run that is not the cut over opens the source, although clients may not have been told. As it was.
     OpenedByAnotherRun,
-    /// `--finish` begins before the cut over is complete. As it is.
+    /// `--finish` begins before the cut over is complete. As it was.
     FinishedBeforeComplete,
-    /// A check that fails before the pause leaves the source as the run before has left it, and does not say so. As it is.
+    /// A check that fails before the pause leaves the source as the run before has left it, and does not say so. As it was.
     FailedCheckLeavesClosed,
-    /// `--finish` removes the peer while the queue of a server that died waits. As it is.
+    /// `--finish` removes the peer while the queue of a server that died waits. As it was.
     FinishForgetsDeadServers,
 }
 

@@ -22,7 +22,7 @@ impl CutOver {
         };
         let is_left_sent = state.left.is_empty();
         let may = match step {
-            // `programs/migrate/src/marks.rs::of_dead_servers`
+            // `programs/migrate/src/marks.rs::of_dead_servers`, also at the end: `ending.rs::last_edits`
             Step::Check => is_left_sent || !state.is_left_known,
             Step::AwaitMark | Step::AwaitFinishMark => state.awaited == 0,
             Step::AwaitLastMark => state.awaited == 0 || self.has(Flaw::CutOverBeforeCatchUp),
@@ -62,7 +62,7 @@ impl CutOver {
                 Some(Step::FinishMark)
             }
             (Phase::CutOver, Action::RunPlain) if self.has(Flaw::OpenedByAnotherRun) => Some(Step::OnlyOpen),
-            _ => None, // it says what is to be done first
+            _ => None, // `programs/migrate/src/state.rs::opens`: it says what is to be done first
         };
         state.run = first;
     }
@@ -203,7 +203,7 @@ impl CutOver {
         }
     }
 
-    /// Before the pause. A run before this one may have closed the source.
+    /// `programs/migrate/src/cut_over.rs::undone`, before the pause. A run before this one may have closed the source.
     fn refuse(&self, state: &State) -> Option<Step> {
         let was_begun = state.phase == Phase::CuttingOver && !self.has(Flaw::FailedCheckLeavesClosed);
         was_begun.then_some(Step::Reopen)
