@@ -476,3 +476,49 @@ async fn a_pause_ends_when_its_time_is_over() {
     target.stop();
     let _ = std::fs::remove_dir_all(&dir);
 }
+
+/// Runs were killed behind the note of a cut over, and in a pause. Later ones opened the source and ended the migration although clients
+/// did not know of the target, or said that nothing was changed and left the tables closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_cut_over_has_left_is_ended_first() {
+    let dir = fresh_dir("migrate-killed");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (_, their_admin)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    put(&ours.table(table_name("t"), 0), &["r"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    done(&dir, &["--cut-over"]).await;
+
+    let is_closed = async |admin: &Admin| admin.describe(&table_name("t")).await.unwrap().read_only();
+    let close = async |admin: &Admin| {
+        let closed = admin.describe(&table_name("t")).await.unwrap().with("READONLY", "true");
+        admin.modify_table(&closed).await.unwrap();
+    };
+    let change = |before: &str, after: &str| {
+        let text = std::fs::read_to_string(dir.join("state.json")).unwrap();
+        assert!(text.contains(before), "{text}");
+        std::fs::write(dir.join("state.json"), text.replace(before, after)).unwrap();
+    };
+    change("\"old_side\": \"opened\"", "\"old_side\": \"closed\"");
+    close(&our_admin).await;
+    for step in [&["--verify"][..], &[], &["--finish"]] {
+        assert!(refused(&dir, step).contains("--cut-over was not done to its end"), "{step:?}");
+        assert!(is_closed(&our_admin).await, "{step:?}");
+    }
+    done(&dir, &["--cut-over"]).await;
+    assert!(!is_closed(&our_admin).await);
+    done(&dir, &["--verify"]).await;
+
+    change("\"phase\": \"cut-over\"", "\"phase\": \"going-back\"");
+    close(&their_admin).await;
+    their_admin.remove_peer("halcyon_migrate_back").await.unwrap();
+    let error = refused(&dir, &["--back"]);
+    assert!(error.contains("no peer halcyon_migrate_back any more"), "{error}");
+    assert!(error.contains("is undone: the target takes writes again"), "{error}");
+    assert!(!is_closed(&their_admin).await);
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
