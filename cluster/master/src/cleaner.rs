@@ -152,6 +152,8 @@ impl Shared {
     /// The number of files deleted.
     fn clean(&self, pass: &mut Pass<'_>) -> Result<usize> {
         let (core, settings) = (&self.core, &self.core.settings);
+        // Asked before that is read: a snapshot that ends during this run is not among what is read.
+        let took_snapshot = self.engine.takes_snapshot();
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
         let mut wanted = snapshot::named_files(core)?;
         wanted.extend(backup::needed_files(core)?);
@@ -173,13 +175,19 @@ impl Shared {
         let regions = archived_regions(core)?;
         wanted.extend(peers::needed_hfiles(core, &regions)?);
         for region in regions {
-            deleted += self.clean_region(pass, &region, &wanted)?;
+            deleted += self.clean_region(pass, &region, &wanted, took_snapshot)?;
         }
         Ok(deleted)
     }
 
     /// Cleans the archive of one region; a directory that stayed empty goes if its region is gone, too.
-    fn clean_region(&self, pass: &mut Pass<'_>, region: &Path, wanted: &HashSet<String>) -> Result<usize> {
+    fn clean_region(
+        &self,
+        pass: &mut Pass<'_>,
+        region: &Path,
+        wanted: &HashSet<String>,
+        took_snapshot: bool,
+    ) -> Result<usize> {
         let keep = self.core.settings.archive_keep;
         let (mut deleted, mut left) = (0, 0);
         let is_family = |entry: &DirEntry| entry.is_dir && !entry.name.starts_with('.');
@@ -199,7 +207,7 @@ impl Shared {
                 }
             }
             // Asked after the look: what a later snapshot names was not among these, or was there already.
-            let takes_snapshot = self.engine.takes_snapshot();
+            let takes_snapshot = took_snapshot || self.engine.takes_snapshot();
             for file in entries.iter().filter(|entry| !entry.is_dir) {
                 left += 1;
                 let path = dir.join(&file.name);

@@ -137,7 +137,7 @@ pub enum Action {
 pub enum Flaw {
     /// The cleaner looks at complete snapshots, and not whether one is being taken.
     CleanerDoesNotAsk,
-    /// The cleaner asks whether one is being taken only after it has read what complete ones name. As it is.
+    /// The cleaner asks whether one is being taken only after it has read what complete ones name. As it was.
     CleanerAsksOnlyLate,
     /// A snapshot gets its name without a look whether its files are there.
     NamedBeforeVerified,

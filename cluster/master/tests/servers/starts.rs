@@ -257,6 +257,7 @@ fn regions_of_an_alteration_are_open_while_another_one_is_recovered() {
     until(&c, "the others are open", || open_of(&c, "t") == 9 - lost);
     assert!(!c.master.procedures().is_empty(), "the alteration waits");
     c.servers.state.lock().damaged.clear();
+    c.master.recover_dead_servers(); // as the process does now and then
     c.settles("t", 9);
     c.quiet();
 }

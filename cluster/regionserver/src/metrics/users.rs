@@ -90,7 +90,9 @@ impl UserLoads {
     fn begin(&self, connection: &Connection) -> Arc<dyn std::any::Any + Send + Sync> {
         let load = Arc::new(ConnectionLoad::default());
         let user = connection.user.as_deref().unwrap_or(UNNAMED);
-        let user = user[..user.floor_char_boundary(NAME_LEN_MAX)].to_string();
+        let mut ends = (0..=user.len().min(NAME_LEN_MAX)).rev();
+        let end = ends.find(|&end| user.is_char_boundary(end)).unwrap_or(0);
+        let user = user[..end].to_string();
         let host = connection.peer.rsplit_once(':').map_or(&*connection.peer, |(host, _)| host).to_string();
         self.state.lock().open.insert(connection.id, ((user, host), load.clone()));
         load
