@@ -3,8 +3,8 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -352,57 +352,6 @@ fn the_cleaner_spares_what_a_snapshot_under_way_has_listed() {
         c.check();
     }
     assert!(archived as u64 >= calls / 2, "compactions ran in {archived} of {calls} calls");
-}
-
-/// A snapshot took longer than a file stays in the archive. A run of the cleaner read what snapshots name, then this one got its name,
-/// and when the run came to the file no snapshot was being taken any more: it deleted the file.
-#[test]
-fn the_cleaner_spares_what_a_snapshot_has_that_ends_during_its_run() {
-    let (sim, c) = Cluster::simulated();
-    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
-    c.run("FlushTable", &flush("t")).unwrap();
-    let before = sim.calls();
-    c.run("Snapshot", &snapshot("s", "t")).unwrap();
-    let calls = sim.calls() - before;
-    // Behind the last look at the files; the end is the record of the procedure.
-    let met: usize = (calls - 12..calls).map(|call| (1..10).filter(|of_cleaner| ends_during_a_run(call, *of_cleaner)).count()).sum();
-    assert!(met > 40, "{met} runs of the cleaner were stopped in the middle");
-}
-
-/// Before a call of a snapshot a file goes to the archive, and a run of the cleaner begins. Before a call of this one the snapshot ends.
-/// Whether the run made so many calls.
-fn ends_during_a_run(call: u64, of_cleaner: u64) -> bool {
-    let sim = SimFileSystem::new();
-    let c = with_eager_cleaner(&sim);
-    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
-    c.run("FlushTable", &flush("t")).unwrap();
-    let ((go_on, wait), (reached, here)) = (mpsc::channel::<()>(), mpsc::channel::<bool>());
-    let cleaner = Arc::new(std::sync::Mutex::new(None));
-    let was_stopped = Arc::new(AtomicBool::new(false));
-    let (compacted, runs, of_hook, is_stopped) = (c.clone(), cleaner.clone(), sim.clone(), was_stopped.clone());
-    sim.pause_at(sim.calls() + call, move || {
-        compact(&compacted);
-        let stopped = reached.clone();
-        of_hook.pause_at(of_hook.calls() + of_cleaner, move || {
-            stopped.send(true).unwrap();
-            _ = wait.recv();
-        });
-        let run = std::thread::spawn(move || {
-            clean(&compacted);
-            _ = reached.send(false);
-        });
-        *runs.lock().unwrap() = Some(run);
-        is_stopped.store(here.recv().unwrap(), Ordering::SeqCst);
-        of_hook.pause_at(u64::MAX, || {}); // a run that made fewer calls
-    });
-    c.run("Snapshot", &snapshot("s", "t")).unwrap();
-    _ = go_on.send(());
-    if let Some(run) = cleaner.lock().unwrap().take() {
-        run.join().unwrap();
-    }
-    c.run("RestoreSnapshot", &restore("s", "clone")).unwrap();
-    assert_eq!(files(&c, "clone").len(), 2, "call {call} of the snapshot, {of_cleaner} of the cleaner");
-    was_stopped.load(Ordering::SeqCst)
 }
 
 /// As one whose file somebody deletes by hand, or by a cleaner that knows nothing of snapshots.

@@ -372,10 +372,10 @@ mod tests {
     #[test]
     fn a_removal_that_comes_late_finds_nothing_to_move_into() {
         let (table, descriptor) = (at("data/default/t"), at("data/default/t/.tableinfo.0000000001"));
-        let removals: [&dyn Fn(&dyn FileSystem) -> io::Result<()>; 2] =
-            [&|fs| fs.remove_dir_all(&at("data/default/t")), &|fs| {
-                fs.remove_file(&at("data/default/t/.tableinfo.0000000001"))
-            }];
+        type Removal<'a> = &'a dyn Fn(&dyn FileSystem) -> io::Result<()>;
+        let removals: [Removal<'_>; 2] = [&|fs| fs.remove_dir_all(&at("data/default/t")), &|fs| {
+            fs.remove_file(&at("data/default/t/.tableinfo.0000000001"))
+        }];
         for remove in removals {
             let masters = Masters::new();
             let deposed = masters.begin(1);

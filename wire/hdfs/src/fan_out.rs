@@ -341,7 +341,7 @@ fn put_packet(out: &mut Vec<u8>, offset: u64, seqno: i64, end: PacketEnd, data: 
     let header = header_of(offset, seqno, end, data.len());
     assert!(data.len() <= PACKET_CHUNKS_MAX * chunk_bytes, "a DataNode refuses a larger packet");
     assert!(
-        offset % chunk_bytes as u64 == 0 || data.is_empty(),
+        offset.is_multiple_of(chunk_bytes as u64) || data.is_empty(),
         "data begins at a whole chunk: the checksums of a DataNode's file are of whole ones"
     );
     out.reserve(6 + header.len() + sums_bytes + data.len());
