@@ -22,6 +22,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use crate::parallel;
+use crate::placement::{Place, recovering};
 use crate::regions::{self, Attempts};
 use crate::state::{MasterState, TableEntry};
 
@@ -38,8 +39,10 @@ impl Reopened {
         core: &MasterState,
         entry: &TableEntry,
     ) -> Result<Vec<(RegionInfo, Error)>> {
+        // One whose server has died since is not open, and nobody else opens it while the procedure has the table.
+        let is_done = |region: &RegionInfo| self.0.contains(region) && regions::is_open(core, region);
         let wanted: Vec<RegionInfo> =
-            entry.live_regions().into_iter().filter(|region| !self.0.contains(region)).collect();
+            entry.live_regions().into_iter().filter(|region| !is_done(region)).collect();
         let (shared, table, entry) = (core.shared(), entry.descriptor.clone(), Arc::new(entry.clone()));
         let reopened = parallel::for_each(core.settings.region_threads, wanted, move |region| {
             let result = reopen_one(&shared, &table, &entry, &region);
@@ -68,13 +71,17 @@ impl Reopened {
     }
 }
 
-/// Copies are closed first: they read what the region writes. If one cannot be closed, the region stays open.
+/// Copies are closed first: they read what the region writes. If one cannot be closed, the region stays open. While the WALs of the
+/// region's server are not split, nothing is closed.
 fn reopen_one(
     core: &MasterState,
     table: &TableDescriptor,
     entry: &TableEntry,
     region: &RegionInfo,
 ) -> Result<Attempts> {
+    if let Place::Recovering(server) = core.place_of(region) {
+        return Err(recovering(region, &server));
+    }
     let mut copies = entry.copies_of(std::slice::from_ref(region));
     copies.retain(|copy| copy.replica_id() < table.region_replication());
     for one in copies.iter().chain([region]) {
