@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, in one program: each further program links everything again.
 
 mod backup;
+mod cleaner;
 mod clock;
 mod common;
 mod crash;

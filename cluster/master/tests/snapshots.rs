@@ -27,7 +27,7 @@ fn list(c: &Cluster) -> Vec<pb::SnapshotDescription> {
 }
 
 /// The store files of a table by start key and family: its own and those that it has links to, which are there.
-fn files(c: &Cluster, table: &str) -> Vec<(String, String, String)> {
+pub(crate) fn files(c: &Cluster, table: &str) -> Vec<(String, String, String)> {
     let mut out = Vec::new();
     for region in c.regions(table) {
         for family in ["f", "g"] {
@@ -296,7 +296,7 @@ fn with_eager_cleaner(sim: &SimFileSystem) -> Arc<Cluster> {
 }
 
 /// A compaction of the first region's store `f`: its output comes, its inputs go to the archive. How many went.
-fn compact(c: &Cluster) -> usize {
+pub(crate) fn compact(c: &Cluster) -> usize {
     let region = c.regions("t").remove(0);
     let dir = region.dir(&c.root).join("f");
     let archive = layout::archive_region_dir(&c.root, region.table(), region.encoded_name()).join("f");
@@ -310,7 +310,7 @@ fn compact(c: &Cluster) -> usize {
     inputs.len()
 }
 
-fn clean(c: &Cluster) {
+pub(crate) fn clean(c: &Cluster) {
     let _: pb::RunCleanerChoreResponse = c.call("RunCleanerChore", &pb::RunCleanerChoreRequest {}).unwrap();
 }
 
