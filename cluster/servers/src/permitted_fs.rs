@@ -15,6 +15,10 @@
 //! | a file is removed, but for store files and WALs in the archives | the same | the same |
 //! | a file of the master is replaced | creation in the own directory, rename over the file | finds no directory, or no source |
 //!
+//! The own directory may be removed by somebody else. Then "not found" would be said of it, which callers take for "removed before". While
+//! the lease lasts no successor has removed it, so it is made anew. Its name is another one each time: a late request to make it cannot
+//! give a late rename its target.
+//!
 //! What is left, and why it harms nothing:
 //!
 //! | change | a late one |
@@ -33,12 +37,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_env::{
-    DirEntry, Env, ErasureCoding, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile,
+    DirEntry, Env, ErasureCoding, FileLock, FileSystem, Mutex, ReadableFile, UpdatableFile, WritableFile,
     is_in_doubt, random_bytes,
 };
 use halcyon_schema::layout;
 
 use crate::Permit;
+
+/// So often the own directory is made anew for one change.
+const OWN_ATTEMPTS_MAX: usize = 3;
 
 /// What a refusal says.
 pub const LEASE_IS_OVER: &str = "the lease of this master is over";
@@ -54,7 +61,10 @@ pub struct PermittedFs {
 
 /// The directory of this master.
 struct Own {
-    dir: PathBuf,
+    /// Where it was when this master began. The names of those that take its place begin with this one.
+    first: PathBuf,
+    /// Where it is. The lock is held while it is made anew.
+    now: Mutex<PathBuf>,
     /// Files in these are named once and for all.
     archives: [PathBuf; 2],
     /// Files in this one are the master's, of any epoch.
@@ -71,23 +81,72 @@ impl PermittedFs {
     pub fn through(env: &Env, permit: &Permit, root: &Path, own: PathBuf) -> Env {
         let (files, permit) = (Arc::clone(&env.fs), permit.clone());
         let archives = [layout::archive_dir(root), layout::old_wals_dir(root)];
-        let own = Some(Own { dir: own, archives, of_masters: layout::master_dir(root) });
+        let (first, now) = (own.clone(), Mutex::new(own));
+        let own = Some(Own { first, now, archives, of_masters: layout::master_dir(root) });
         Env { fs: Arc::new(PermittedFs { files, permit, own }), ..env.clone() }
     }
 
     /// Moves what is to be removed into the own directory: its new name. `None`: it is removed where it is. That is so if it cannot be
     /// moved there, to another encryption zone say.
     fn take_away(&self, path: &Path, own: &Own) -> io::Result<Option<PathBuf>> {
-        let target = own.new_name();
-        match self.files.rename(path, &target) {
-            Ok(()) => Ok(Some(target)),
-            // Without the own directory this master was deposed.
-            Err(error) if is_in_doubt(&error) || error.kind() == io::ErrorKind::NotFound => Err(error),
+        let moved = self.with_own(path, own, |target| self.files.rename(path, target));
+        match moved {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if is_in_doubt(&error) || is_final(&error) => Err(error),
             Err(error) => {
+                self.check(path)?;
                 tracing::debug!("{} is removed where it is: {error}", path.display());
                 Ok(None)
             }
         }
+    }
+
+    /// Has `change` take a free name in the own directory; that name. An error of `NotFound` is of `path`, and never of the directory.
+    fn with_own(
+        &self,
+        path: &Path,
+        own: &Own,
+        change: impl Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<PathBuf> {
+        for _ in 0..OWN_ATTEMPTS_MAX {
+            let dir = own.now.lock().clone();
+            let name = dir.join(unique());
+            let error = match change(&name) {
+                Ok(()) => return Ok(name),
+                Err(error) => error,
+            };
+            let may_be_of_own = error.kind() == io::ErrorKind::NotFound && !is_in_doubt(&error);
+            if !may_be_of_own || self.files.exists(&dir)? {
+                return Err(error);
+            }
+            // A successor takes it away. As long as the lease lasts there is none.
+            self.check(path)?;
+            self.make_anew(own, &dir)?;
+            self.check(path)?;
+        }
+        let text = format!("{}: the directory {} comes and goes", path.display(), own.first.display());
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+    }
+
+    fn make_anew(&self, own: &Own, gone: &Path) -> io::Result<()> {
+        let now = &mut *own.now.lock();
+        if now.as_path() != gone {
+            return Ok(()); // another thread was faster
+        }
+        let mut name = own.first.clone().into_os_string();
+        name.push(format!("-{}", unique()));
+        let dir = PathBuf::from(name);
+        tracing::warn!("{} was removed by somebody; {} takes its place", gone.display(), dir.display());
+        self.files.create_dir_all(&dir).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other(format!("{} cannot be made: {error}", dir.display())),
+            _ => error,
+        })?;
+        assert!(
+            dir.parent() == own.first.parent(),
+            "the next master takes away what is there, and nothing else"
+        );
+        *now = dir;
+        Ok(())
     }
 
     fn check(&self, path: &Path) -> io::Result<()> {
@@ -102,13 +161,18 @@ impl PermittedFs {
     }
 }
 
-impl Own {
-    fn new_name(&self) -> PathBuf {
-        self.dir.join(format!("{:032x}", u128::from_be_bytes(random_bytes())))
-    }
+fn unique() -> String {
+    format!("{:032x}", u128::from_be_bytes(random_bytes()))
+}
 
+/// Whether another way than through the own directory would come to the same.
+fn is_final(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ResourceBusy)
+}
+
+impl Own {
     fn has(&self, path: &Path) -> bool {
-        path.starts_with(&self.dir)
+        path.starts_with(&self.first) || path.starts_with(&*self.now.lock())
     }
 
     /// Whether a file keeps its name for ever.
@@ -166,10 +230,15 @@ impl FileSystem for PermittedFs {
         self.check(path)?;
         let own = self.own.as_ref().filter(|own| path.parent() == Some(&*own.of_masters));
         let Some(own) = own else { return self.files.replace(path, bytes) };
-        let source = own.new_name();
-        self.files.put_new(&source, bytes)?;
+        let source = self.with_own(path, own, |source| self.files.put_new(source, bytes))?;
         self.check(path)?;
-        self.files.rename_over(&source, path)?;
+        self.files.rename_over(&source, path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if !is_in_doubt(&error) => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("{} is not replaced: {error}", path.display()),
+            ),
+            _ => error,
+        })?;
         self.files.sync_dir(&own.of_masters)
     }
 
@@ -402,6 +471,65 @@ mod tests {
         next.replace(&switches, b"again off").unwrap();
         masters.0.deliver_late();
         assert_eq!(next.read(&switches).unwrap(), b"again off");
+    }
+
+    /// Somebody had removed the directories below `MasterData/scratch`. Each removal was "not found", which callers took for "removed before":
+    /// a table was deleted whose directory stayed, and the next table of its name had its rows.
+    #[test]
+    fn a_removal_without_the_own_directory_is_not_taken_for_done() {
+        let masters = Masters::new();
+        let fs = masters.begin(1);
+        let (dir, file) = (at("data/default/t/r"), at("data/default/t/f"));
+        let lose = || masters.0.env().fs.remove_dir_all(&at("MasterData/scratch")).unwrap();
+        for _ in 0..3 {
+            fs.create_dir_all(&dir).unwrap();
+            fs.put_new(&file, b"1").unwrap();
+            lose();
+            fs.remove_dir_all(&dir).unwrap();
+            lose();
+            fs.remove_file(&file).unwrap();
+            assert!(!fs.exists(&dir).unwrap() && !fs.exists(&file).unwrap());
+            lose();
+            fs.replace(&at("MasterData/switches"), b"on").unwrap();
+            assert_eq!(fs.read(&at("MasterData/switches")).unwrap(), b"on");
+            lose();
+            for gone in [fs.remove_dir_all(&dir), fs.remove_file(&file)] {
+                assert_eq!(gone.unwrap_err().kind(), io::ErrorKind::NotFound, "this is the truth");
+            }
+        }
+        // The next master takes away what has taken its place.
+        let all = masters.0.env().fs.list(&at("MasterData/scratch")).unwrap();
+        assert_eq!(all.len(), 1);
+        assert_ne!(
+            at("MasterData/scratch").join(&all[0].name),
+            Masters::own(1),
+            "a late request may make that one"
+        );
+    }
+
+    /// A master that was deposed finds no directory of its own, and makes none.
+    #[test]
+    fn a_deposed_master_makes_its_directory_not_anew() {
+        let masters = Masters::new();
+        let env = masters.0.env();
+        let given = Arc::new(AtomicBool::new(true));
+        let permit = {
+            let given = Arc::clone(&given);
+            // It ends while the request is under way.
+            Permit::while_true(move || given.swap(false, Ordering::SeqCst))
+        };
+        env.fs.create_dir_all(&at("data/default/t/r")).unwrap();
+        let fs = PermittedFs::through(&env, &permit, Path::new(ROOT), Masters::own(1)).fs;
+        let refused = fs.remove_dir_all(&at("data/default/t/r")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(env.fs.exists(&at("data/default/t/r")).unwrap());
+        assert!(!env.fs.exists(&at("MasterData/scratch")).unwrap());
+        given.store(true, Ordering::SeqCst);
+        env.fs.put_new(&at("data/default/t/f"), b"1").unwrap();
+        assert_eq!(
+            fs.remove_file(&at("data/default/t/f")).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
     }
 
     #[test]
