@@ -93,7 +93,7 @@ pub trait MasterCoordination: Send + Sync {
     }
 
     /// The region server groups that were published last, also by a master before; `None`: none ever were. Some of them may be older than
-    /// the others, if that master ended meanwhile. An error if they cannot be read.
+    /// the others, if that master ended meanwhile. What makes no sense is named in the log and left out. An error if they cannot be read now.
     fn groups_last(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
         Ok(None)
     }

@@ -17,7 +17,7 @@ use halcyon_schema::znode::{self, MetaLocation};
 use halcyon_schema::{ClusterId, ServerName};
 use pb::table_state::State as TableState;
 use tokio::sync::Mutex;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use zookeeper_client as zk;
 
 use crate::election::Standing;
@@ -207,8 +207,8 @@ impl Leadership {
         self.run(|inner| async move { inner.publish_groups(groups).await }).await
     }
 
-    /// What [`Leadership::publish_groups`] has written last, also that of a master before; `None`: there is no znode. Corrupt if one
-    /// cannot be read.
+    /// What [`Leadership::publish_groups`] has written last, also that of a master before; `None`: there is no znode. One with other bytes
+    /// than a group's is named in the log and left out.
     pub async fn groups(&self) -> Result<Option<Vec<pb::RsGroupInfo>>> {
         self.run(|inner| async move { inner.groups().await }).await
     }
@@ -401,7 +401,7 @@ impl Inner {
         for name in names {
             let path = paths.group(&name);
             if let (Some((data, _)), _) = read_data(session, &path).await? {
-                groups.push(znode::message(&path, &data)?);
+                groups.extend(group_of(&name, &path, &data));
             }
         }
         Ok(Some(groups))
@@ -469,5 +469,31 @@ impl Inner {
             Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
         }
         Ok(())
+    }
+}
+
+/// The group of a znode; `None`, and an error in the log, if it has other bytes: anybody may write them, and others are of use without it.
+fn group_of(name: &str, path: &str, data: &[u8]) -> Option<pb::RsGroupInfo> {
+    let decoded = znode::message(path, data).and_then(|group: pb::RsGroupInfo| match group.name == name {
+        true => Ok(group),
+        false => Err(Error::corrupt(format!("{path} is of the group '{}'", group.name.escape_debug()))),
+    });
+    decoded.inspect_err(|error| error!("a znode of a region server group is left out: {error}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A start that had to go by the znodes failed, and so did that of each other master.
+    #[test]
+    fn a_znode_of_a_group_that_makes_no_sense_is_left_out() {
+        let group = pb::RsGroupInfo { name: "g".to_string(), ..Default::default() };
+        let data = znode::encode("master", [7; 8], &group);
+        assert_eq!(group_of("g", "/hbase/rsgroup/g", &data), Some(group));
+        assert_eq!(group_of("h", "/hbase/rsgroup/h", &data), None, "of another one");
+        for bad in [&b""[..], b"\xff", b"garbage", &data[..data.len() - 1], &[0xff; 64]] {
+            assert_eq!(group_of("g", "/hbase/rsgroup/g", bad), None, "{}", bad.escape_ascii());
+        }
     }
 }

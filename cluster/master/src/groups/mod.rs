@@ -20,7 +20,7 @@ mod tables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Mutex, RwLock};
@@ -201,6 +201,9 @@ pub(crate) struct GroupState {
     loaded: AtomicBool,
     /// The znodes say what `now` says.
     are_published: AtomicBool,
+    /// The newest timestamp of the table. The clock of the master before may have been ahead: what is written below its rows, and its marks
+    /// of deletes, is hidden. Each change writes the row of `default`, so no mark is newer than all rows.
+    newest_ms: AtomicI64,
 }
 
 impl GroupState {
@@ -213,7 +216,8 @@ impl GroupState {
         if self.is_loaded() {
             return Ok(());
         }
-        let text = "groups can be changed when the WALs of the server that had hbase:rsgroup are split";
+        let text = "groups can be changed when hbase:rsgroup can be read: when the WALs of the server that had it are split, \
+                    or the row is repaired that the log of this master names";
         Err(Error::new(ErrorKind::Busy, text))
     }
 }

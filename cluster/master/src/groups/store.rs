@@ -11,13 +11,14 @@
 //! A master that starts may find that the table cannot be opened before the WALs of the server that had it are split, which fails as
 //! long as one of them cannot be read. It does not wait for that. Until then it places regions by the znodes, as HBase's master does, and
 //! refuses to change groups. The last change before its start may be missing there, if it could not be published. Then some regions
-//! are opened at servers of their former group, and move when the table is read.
+//! are opened at servers of their former group, and move when the table is read. So it is with a row that makes no sense: it is named in
+//! the log, and somebody has to repair it. A znode that makes no sense is named and left out; it is written anew when the table is read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
@@ -33,19 +34,19 @@ const QUALIFIER: &[u8] = b"i";
 /// Of the region that the first start with groups makes. Always the same, so that a start that was cut off is simply done again.
 const REGION_ID: u64 = 1;
 
-/// As [`load`], when a master starts. While the table waits for the WALs of its server, or does not open because of a damaged file, what
-/// the znodes say counts.
+/// As [`load`], when a master starts. While the table waits for the WALs of its server, does not open because of a damaged file, or has a
+/// row that makes no sense, what the znodes say counts.
 pub(crate) fn load_at_start(core: &MasterState) -> Result<()> {
     let loaded = load(core);
     let Err(error) = &loaded else { return Ok(()) };
-    // A row that cannot be read needs a look, and the table can be made again. In one process nobody reads it later.
+    // The table can be made again. In one process nobody reads it later.
     let is_there = table_region(core).is_ok();
-    if error.kind().is_permanent() || !is_there || core.cluster.servers.is_one_process() {
+    let is_damaged = error.kind() == ErrorKind::Corrupt;
+    if (error.kind().is_permanent() && !is_damaged) || !is_there || core.cluster.servers.is_one_process() {
         return loaded;
     }
     let Some(shown) = core.cluster.coordination.groups_last()? else { return loaded };
-    let shown = shown.into_iter().filter(|info| info.name != DEFAULT);
-    let groups = of_infos(shown.map(|info| (info.name.clone(), info)))?;
+    let groups = of_shown(shown);
     error!(%error, groups = groups.by_name.len() + 1, "hbase:rsgroup cannot be read: groups are as their znodes say, and stay so until it can be");
     *core.groups.now.write() = groups;
     Ok(())
@@ -88,6 +89,7 @@ fn read_table(core: &MasterState, region: &RegionInfo) -> Result<()> {
     let rows = soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, region))?;
     let groups = read(&rows)?;
     info!(groups = groups.by_name.len() + 1, "region server groups are loaded");
+    core.groups.newest_ms.fetch_max(meta::newest_timestamp(&rows, i64::MAX), Ordering::SeqCst);
     *core.groups.now.write() = groups.clone();
     core.groups.loaded.store(true, Ordering::SeqCst);
     publish(core, &groups);
@@ -111,25 +113,44 @@ fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
     of_infos(infos)
 }
 
-/// Each with the row or znode that it is of.
+/// Each with the row that it is of.
 fn of_infos(infos: impl IntoIterator<Item = (String, pb::RsGroupInfo)>) -> Result<Groups> {
     let mut groups = Groups::default();
     for (name, info) in infos {
-        check_name(&info.name).map_err(|error| unreadable(&name, &Error::corrupt(error.message)))?;
-        if info.name == DEFAULT {
-            return Err(unreadable(
-                &name,
-                &Error::corrupt("it names the default group, which is what is left"),
-            ));
-        }
-        let mut group = Group::from_pb(&info).map_err(|error| unreadable(&name, &error))?;
-        // HBase writes the rows of a change together, other tools may not.
-        group.servers.retain(|server| groups.with_server(server).is_none());
-        group.tables.retain(|table| groups.of_table(table) == DEFAULT);
-        groups.by_name.insert(info.name, group);
+        add(&mut groups, &info).map_err(|error| unreadable(&name, &error))?;
     }
     groups.check();
     Ok(groups)
+}
+
+/// What znodes say. Anybody may have written them, and no start may fail by it: those that make no sense are named and left out.
+fn of_shown(infos: Vec<pb::RsGroupInfo>) -> Groups {
+    let mut groups = Groups::default();
+    for info in infos.iter().filter(|info| info.name != DEFAULT) {
+        if let Err(error) = add(&mut groups, info) {
+            let name = info.name.escape_debug();
+            error!(%error, "the znode of the region server group {name} makes no sense and is left out: its tables count as those of default");
+        }
+    }
+    groups.check();
+    groups
+}
+
+/// Corrupt if it is no group, or there is one of its name.
+fn add(groups: &mut Groups, info: &pb::RsGroupInfo) -> Result<()> {
+    check_name(&info.name).map_err(|error| Error::corrupt(error.message))?;
+    if info.name == DEFAULT {
+        return Err(Error::corrupt("it names the default group, which is what is left"));
+    }
+    if groups.by_name.contains_key(&info.name) {
+        return Err(Error::corrupt(format!("there is another group of the name {}", info.name)));
+    }
+    let mut group = Group::from_pb(info)?;
+    // HBase writes the rows of a change together, other tools may not.
+    group.servers.retain(|server| groups.with_server(server).is_none());
+    group.tables.retain(|table| groups.of_table(table) == DEFAULT);
+    groups.by_name.insert(info.name.clone(), group);
+    Ok(())
 }
 
 /// Makes a change hold, also for the next master. The caller holds `changing`.
@@ -141,7 +162,8 @@ pub(super) fn write(core: &MasterState, new: Groups) -> Result<()> {
         return Ok(());
     }
     let (region, _) = table_region(core)?;
-    let timestamp = core.next_meta_timestamp();
+    let newest_ms = core.groups.newest_ms.load(Ordering::SeqCst);
+    let timestamp = core.next_meta_timestamp().max(newest_ms.saturating_add(1));
     let put = |info: pb::RsGroupInfo| {
         Cell::put(info.name.as_bytes(), FAMILY, QUALIFIER, timestamp, &info.encode_to_vec())
     };
@@ -154,6 +176,7 @@ pub(super) fn write(core: &MasterState, new: Groups) -> Result<()> {
         let at = core.server_name_of(&region)?;
         core.cluster.system_tables.put_rows_together(&at, &region, cells.clone())
     })?;
+    core.groups.newest_ms.fetch_max(timestamp, Ordering::SeqCst);
     *core.groups.now.write() = new.clone();
     publish(core, &new);
     Ok(())
@@ -200,6 +223,8 @@ fn create_table(core: &MasterState) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn row(name: &str, value: &[u8]) -> Vec<Cell> {
@@ -219,6 +244,38 @@ mod tests {
         assert_eq!(groups.by_name["a"].servers.len(), 1);
         assert_eq!(groups.by_name["b"].servers.len(), 0);
         assert_eq!(groups.by_name.len(), 2);
+    }
+
+    /// A znode that anybody may write kept each master from starting.
+    #[test]
+    fn znodes_that_make_no_sense_are_left_out() {
+        let server = |host: &str, port: u32| pb::ServerName {
+            host_name: host.to_string(),
+            port: Some(port),
+            start_code: None,
+        };
+        let info = |name: &str, servers: Vec<pb::ServerName>| pb::RsGroupInfo {
+            name: name.to_string(),
+            servers,
+            ..Default::default()
+        };
+        let odd_table =
+            pb::TableName { namespace: Bytes::from_static(b"a/b"), qualifier: Bytes::from_static(b"\xff") };
+        let shown = vec![
+            info("a b", vec![server("h", 1)]),
+            info("", vec![]),
+            info("g", vec![server("h", 2)]),
+            info("g", vec![server("h", 3)]),
+            info("odd", vec![server("h", 70_000)]),
+            pb::RsGroupInfo { tables: vec![odd_table], ..info("t", vec![]) },
+            info(DEFAULT, vec![server("h", 2)]),
+            info("last", vec![server("h", 2), server("h", 4)]),
+        ];
+        let groups = of_shown(shown);
+        let known: Vec<&str> = groups.by_name.keys().map(String::as_str).collect();
+        assert_eq!(known, ["g", "last"]);
+        assert_eq!(groups.by_name["g"].servers.iter().next().unwrap().port, 2);
+        assert_eq!(groups.by_name["last"].servers.iter().next().unwrap().port, 4);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The groups of tables that are made, changed and deleted, and of namespaces.
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{NamespaceDescriptor, TableDescriptor, TableName};
 
 use super::{ATTRIBUTE, Address, DEFAULT, store};
 use crate::errors;
 use crate::state::MasterState;
+
+/// So often a table may be moved by operators while its group is looked for.
+const ATTEMPTS_MAX: usize = 10;
 
 /// The group that the table's descriptor asks for.
 pub(crate) fn group_attribute(table: &TableDescriptor) -> Option<&str> {
@@ -73,12 +76,23 @@ pub(crate) fn adopt(core: &MasterState, table: &TableDescriptor) -> Result<()> {
     if !core.has_groups() || table.name().is_system() {
         return Ok(());
     }
-    let group = wanted(core, table).map_err(|error| Error::invalid(error.message))?;
-    let _one_at_a_time = core.groups.changing.lock();
-    if core.group(&group).is_none() {
-        return Err(Error::invalid(format!("Region server group {group} does not exist.")));
+    for _ in 0..ATTEMPTS_MAX {
+        let before = core.group_of_table(table.name());
+        // Without the lock: a script may be asked.
+        let group = wanted(core, table).map_err(|error| Error::invalid(error.message))?;
+        let _one_at_a_time = core.groups.changing.lock();
+        if core.group_of_table(table.name()) != before {
+            continue; // an operator has moved it meanwhile
+        }
+        if core.group(&group).is_none() {
+            return Err(Error::invalid(format!("Region server group {group} does not exist.")));
+        }
+        if group == DEFAULT && before == DEFAULT {
+            return Ok(()); // should hbase:rsgroup, once it is read, have it in a group, an operator has put it there
+        }
+        return put(core, table.name(), &group);
     }
-    put(core, table.name(), &group)
+    Err(Error::new(ErrorKind::Busy, format!("{} goes from group to group", table.name())))
 }
 
 /// Takes a table that is deleted out of its group. May run twice. *Blocking*.
@@ -90,11 +104,15 @@ pub(crate) fn forget(core: &MasterState, table: &TableName) -> Result<()> {
     put(core, table, DEFAULT)
 }
 
+/// The caller holds `changing`.
 fn put(core: &MasterState, table: &TableName, group: &str) -> Result<()> {
+    // What the znodes say may be older than the table: it may name a group for a table that is in none, and the other way round.
+    core.groups.check_loaded()?;
     let mut groups = core.groups_now();
     if groups.of_table(table) != group {
         groups.move_tables(&[table.clone()].into(), group);
         store::write(core, groups)?;
     }
+    assert_eq!(core.group_of_table(table), group, "regions of {table} would be placed in another group");
     Ok(())
 }

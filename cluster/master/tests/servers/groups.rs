@@ -1,6 +1,8 @@
 //! Region server groups over several servers. The cases are those of HBase's `TestRSGroupsBasics`, `TestRSGroupsAdmin1`,
 //! `TestRSGroupsAdmin2`, `TestRSGroupsKillRS`, `TestRSGroupsBalance` and `TestRSGroupsFallback`, in this order.
 
+mod damaged;
+
 use halcyon_master::{GroupMapping, GroupSettings};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{TableDescriptor, TableName};
