@@ -81,6 +81,7 @@ mod scratch;
 mod service;
 mod settings;
 mod snapshot;
+mod splitters;
 mod spread;
 mod state;
 mod switches;

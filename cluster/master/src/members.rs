@@ -21,6 +21,7 @@ use halcyon_env::{Clock, Mutex};
 use halcyon_schema::{ServerName, layout};
 use tracing::{error, info};
 
+use crate::splitters::Splitters;
 use crate::{parallel, wal_split};
 
 /// Between two looks for the same directory.
@@ -47,14 +48,26 @@ struct State {
     unsplit: BTreeMap<PathBuf, Unsplit>,
     /// How many were split.
     split_count: usize,
-    /// The last of [`Members::next_turn`].
-    turns: usize,
+    /// Who splits WALs.
+    splitters: Splitters,
     /// When the leases of dead servers end (`Clock::boot_ns`).
     lease_ends_ns: HashMap<ServerName, u64>,
     /// Deposed servers that are to be forgotten, and when that is tried (`Clock::boot_ns`).
     to_forget: BTreeMap<ServerName, u64>,
     /// Which servers earlier masters have deposed and not forgotten is asked for then; `None`: it was.
     list_deposed_ns: Option<u64>,
+}
+
+/// A WAL that a server is about to split.
+pub(crate) struct Splitting<'a> {
+    members: &'a Members,
+    pub(crate) server: ServerName,
+}
+
+impl Drop for Splitting<'_> {
+    fn drop(&mut self) {
+        self.members.0.lock().splitters.end(&self.server);
+    }
 }
 
 /// Why a WAL is not split.
@@ -75,11 +88,15 @@ impl Members {
         Arc::new(Members(Mutex::new(State { list_deposed_ns: Some(0), ..State::default() })))
     }
 
-    /// Another number each time, so that of all servers each is asked first for some of the WALs, and of each WAL now and then.
-    pub(crate) fn next_turn(&self) -> usize {
-        let turns = &mut self.0.lock().turns;
-        *turns = turns.wrapping_add(1);
-        *turns
+    /// Of these servers the one that is to split the WAL now, until what is returned is dropped. `None` if there is none.
+    pub(crate) fn begin_split(&self, wal: &Path, servers: &[ServerName]) -> Option<Splitting<'_>> {
+        let server = self.0.lock().splitters.begin(wal, servers)?;
+        Some(Splitting { members: self, server })
+    }
+
+    /// That server could not split it: others come first in the next attempts.
+    pub(crate) fn note_failed_split(&self, wal: &Path, server: &ServerName) {
+        self.0.lock().splitters.note_failed(wal, server);
     }
 
     /// Those of the live servers that may get regions. *Blocking* if there is one that was not seen yet.
@@ -113,13 +130,16 @@ impl Members {
     /// The WALs that a dead server still has are these: an operator has moved the others away.
     pub(crate) fn keep_unsplit(&self, dir: &Path, names: &[String]) {
         let is_there = |wal: &Path| names.iter().any(|name| wal.file_name() == Some(OsStr::new(name)));
-        self.0.lock().unsplit.retain(|wal, _| wal.parent() != Some(dir) || is_there(wal));
+        let state = &mut *self.0.lock();
+        state.unsplit.retain(|wal, _| wal.parent() != Some(dir) || is_there(wal));
+        state.splitters.keep(|wal| wal.parent() != Some(dir) || is_there(wal));
     }
 
     /// It was split since, or is gone.
     pub(crate) fn forget_unsplit(&self, wal: &Path) {
         let mut state = self.0.lock();
         state.unsplit.remove(wal);
+        state.splitters.keep(|other| other != wal);
         state.split_count += 1;
     }
 
@@ -290,7 +310,11 @@ impl Members {
             "regions of {server} open elsewhere before its lease is over"
         );
         cluster.servers.recovered(server);
-        self.0.lock().unsplit.retain(|wal, _| !wal_split::is_of(wal, server));
+        {
+            let state = &mut *self.0.lock();
+            state.unsplit.retain(|wal, _| !wal_split::is_of(wal, server));
+            state.splitters.keep(|wal| !wal_split::is_of(wal, server));
+        }
         self.forget(cluster, server);
     }
 
@@ -357,5 +381,9 @@ impl State {
         let online: HashSet<&ServerName> = online.iter().collect();
         self.seen.retain(|server| online.contains(server));
         self.looks.retain(|server, _| online.contains(server));
+        assert!(
+            self.seen.len() + self.looks.len() <= online.len(),
+            "a server is looked for until its WALs were seen, and not any more then"
+        );
     }
 }

@@ -5,6 +5,11 @@
 //! not split by then is left to `ServerCrash`, and its regions stay closed meanwhile. Without what is left of `hbase:meta` there is no
 //! start: that is waited for as long as it takes.
 //!
+//! What is left of it are all WALs of `hbase:meta` of the server that had it last. Where it was last is noted before it is opened there,
+//! and that is ordered only when it was closed at the server before, or when all of its WALs there are split. So WALs of `hbase:meta` of
+//! other servers have nothing that is not in its files, and are waited for like all others. If it is not known who had it last, all of
+//! them count.
+//!
 //! A server is given up only while its WALs are split. Orders that are under way then have no effect but to split a WAL once more, as
 //! those of a master before this one.
 
@@ -44,11 +49,12 @@ pub(crate) fn recover_all(
     // Before the first of them is waited for, so that the rests of their leases pass at the same time.
     members.depose_all(cluster, threads);
     let recovery = Arc::new(Recovery {
+        meta_last: first.cloned(),
         cluster: cluster.clone(),
         members: Arc::clone(members),
         timelines: Arc::clone(timelines),
         threads,
-        state: Mutex::new(State { waiting: dead.into(), ..State::default() }),
+        state: Mutex::new(State { count: dead.len(), waiting: dead.into(), ..State::default() }),
         changed: Condvar::new(),
     });
     let count = threads.max(1).min(recovery.state.lock().waiting.len());
@@ -60,6 +66,8 @@ pub(crate) fn recover_all(
 }
 
 struct Recovery {
+    /// Who had `hbase:meta` last, if that is known.
+    meta_last: Option<ServerName>,
     cluster: ClusterServices,
     members: Arc<Members>,
     timelines: Arc<Timelines>,
@@ -73,6 +81,8 @@ struct Recovery {
 /// *Invariants*: each dead server is in one of these.
 #[derive(Default)]
 struct State {
+    /// All of them.
+    count: usize,
     waiting: VecDeque<ServerName>,
     splitting: BTreeSet<ServerName>,
     /// Their WALs are split. They are waited for.
@@ -86,6 +96,15 @@ struct State {
 impl State {
     fn is_over(&self) -> bool {
         self.waiting.is_empty() && self.splitting.is_empty() && self.ending.is_empty()
+    }
+
+    fn check(&self) {
+        let under_way = self.waiting.len() + self.splitting.len() + self.ending.len();
+        assert_eq!(
+            under_way + self.ended.len() + self.given_up.len(),
+            self.count,
+            "each dead server is recovered, or it is known why not: its regions would open without its edits"
+        );
     }
 
     /// Unless its WALs were split meanwhile.
@@ -116,6 +135,7 @@ impl Recovery {
             if state.splitting.remove(&server) || state.ending.remove(&server) {
                 state.ended.push(result);
             }
+            state.check();
             self.changed.notify_all();
         }
     }
@@ -136,7 +156,7 @@ impl Recovery {
 
     fn not_recovered(&self, server: &ServerName, error: Error) -> Result<Option<ServerName>> {
         // Without a server nothing can be opened either, and soon there is one.
-        if self.members.ready(&self.cluster).is_empty() || wal_split::has_meta_wal(&self.cluster, server)? {
+        if self.members.ready(&self.cluster).is_empty() || self.has_meta_edits(server)? {
             return Err(error);
         }
         error!(%server, %error, "a dead server is not recovered: its regions stay closed for now");
@@ -153,7 +173,9 @@ impl Recovery {
             }
             self.changed.wait_for(&mut state, LOOK_PAUSE);
             let (count, now_ns) = (self.members.split_count(), clock.monotonic_ns());
-            if count != split_count {
+            // Once it has failed, the next start is not held up by what others still have to do.
+            let has_failed = state.ended.iter().any(Result::is_err);
+            if count != split_count && !has_failed {
                 (split_count, since_ns) = (count, now_ns);
             }
             if now_ns.saturating_sub(since_ns) < PATIENCE.as_nanos() as u64 {
@@ -166,19 +188,31 @@ impl Recovery {
             for server in without_meta? {
                 state.give_up(server);
             }
+            state.check();
         }
-        let recovered: Result<Vec<_>> = state.ended.drain(..).collect();
-        Ok(recovered?.into_iter().flatten().collect())
+        let recovered: Result<Vec<_>> = state.ended.iter().cloned().collect(); // others may end yet
+        let recovered: Vec<ServerName> = recovered?.into_iter().flatten().collect();
+        assert!(
+            recovered.iter().all(|server| !state.given_up.contains(server)),
+            "a server that is given up has WALs that are not split"
+        );
+        Ok(recovered)
     }
 
     fn without_meta(&self, servers: Vec<ServerName>) -> Result<Vec<ServerName>> {
         let mut found = Vec::with_capacity(servers.len());
         for server in servers {
-            if !wal_split::has_meta_wal(&self.cluster, &server)? {
+            if !self.has_meta_edits(&server)? {
                 found.push(server);
             }
         }
         Ok(found)
+    }
+
+    /// Whether `hbase:meta` may have edits that are only in WALs of this server.
+    fn has_meta_edits(&self, server: &ServerName) -> Result<bool> {
+        let may_have = self.meta_last.as_ref().is_none_or(|last| last == server);
+        Ok(may_have && wal_split::has_meta_wal(&self.cluster, server)?)
     }
 }
 

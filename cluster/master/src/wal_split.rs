@@ -92,10 +92,10 @@ pub(crate) fn split(
     members.keep_unsplit(dir, &names);
     let wanted: Vec<String> =
         names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
-    let wals_count = wanted.len();
+    let (wals_count, dir_name) = (wanted.len(), dir.display());
     let (cluster, members, dir) = (cluster.clone(), Arc::clone(members), dir.to_path_buf());
     let bytes = parallel::for_each(threads, wanted, move |name| {
-        let split = split_one(&cluster, &members, &dir, &name, members.next_turn());
+        let split = split_one(&cluster, &members, &dir, &name);
         let wal = dir.join(&name);
         match &split {
             Ok(_) => members.forget_unsplit(&wal),
@@ -107,6 +107,7 @@ pub(crate) fn split(
             false => error,
         })
     })?;
+    assert_eq!(bytes.len(), wals_count, "a WAL of {} is counted as split and was not", dir_name);
     Ok(Amount { wals_count, bytes: bytes.into_iter().sum() })
 }
 
@@ -185,23 +186,20 @@ fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
     Ok(files.map(|file| file.name).collect())
 }
 
-/// Has one WAL split by some live server, and archives it; its length. `turn` chooses the first that is asked, and is another one in
-/// each attempt.
-fn split_one(
-    cluster: &ClusterServices,
-    members: &Members,
-    dir: &Path,
-    name: &str,
-    turn: usize,
-) -> Result<u64> {
+/// Has one WAL split by some live server, and archives it; its length. Each server is asked once at most.
+fn split_one(cluster: &ClusterServices, members: &Members, dir: &Path, name: &str) -> Result<u64> {
     let root = &cluster.wals.root;
     let wal = dir.join(name);
     let below = wal.strip_prefix(root).map_err(|_| Error::invalid(format!("{} is no WAL", wal.display())))?;
     // One that writes its WALs elsewhere finds none of the others', and HBase's takes that for a WAL that was split.
-    let (online, clock) = (members.ready(cluster), &cluster.wals.env.clock);
+    let (mut left, clock) = (members.ready(cluster), &cluster.wals.env.clock);
     let mut last = Error::new(ErrorKind::Busy, "there is no region server to split WALs");
-    for at in 0..online.len() {
-        let server = &online[(turn + at) % online.len()];
+    // Those that have died meanwhile are not asked, and are not counted as having failed.
+    while let Some(splitting) = members.begin_split(&wal, &left) {
+        let server = &splitting.server;
+        let count = left.len();
+        left.retain(|other| other != server);
+        assert!(left.len() < count, "{server} was asked before, and is asked again");
         let Some(api) = cluster.servers.get(server) else { continue };
         let begun_ns = clock.monotonic_ns();
         let error = match api.split_wal(below) {
@@ -220,6 +218,9 @@ fn split_one(
         warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
         // One that has died has waited for nothing.
         let has_died = error.kind() == ErrorKind::Moved;
+        if !has_died {
+            members.note_failed_split(&wal, server);
+        }
         last = error;
         if !has_died && clock.monotonic_ns().saturating_sub(begun_ns) >= LONG_NS {
             break;

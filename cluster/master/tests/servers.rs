@@ -80,6 +80,10 @@ struct State {
     is_sealing: bool,
     /// How often servers were asked to split such a WAL.
     seals: usize,
+    /// Servers that can split no WAL, and find that out after a long time.
+    cannot_split: BTreeSet<ServerName>,
+    /// Dead servers whose WALs take a while.
+    slow: BTreeSet<ServerName>,
     /// Orders to split a WAL that fail in an assertion.
     assertions: usize,
     /// For how long dead servers go on answering reads, until they are forgotten.
@@ -338,6 +342,16 @@ impl RegionServerApi for Server {
             drop(state);
             self.all.env.clock.sleep(Duration::from_secs(20));
             return Err(Error::new(ErrorKind::Io, format!("{name} is not sealed")));
+        }
+        if state.cannot_split.contains(&self.name) {
+            drop(state);
+            self.all.env.clock.sleep(Duration::from_secs(20));
+            return Err(Error::new(ErrorKind::Io, format!("{} reaches no DataNode", self.name)));
+        }
+        if state.slow.iter().any(|dead| dir.starts_with(&dead.to_string())) && !name.ends_with(".meta") {
+            drop(state);
+            self.all.env.clock.sleep(Duration::from_secs(2));
+            state = self.all.state.lock();
         }
         if state.damaged.contains(&name) {
             return Err(Error::corrupt(format!("{name} is damaged")));

@@ -111,6 +111,144 @@ fn a_start_does_not_wait_for_a_wal_that_cannot_be_sealed() {
     c.settles("t", 9);
 }
 
+/// Each server that ever had `hbase:meta` has a WAL of it. What was in there is in files since it was opened elsewhere, but no master started
+/// without it, although `hbase:meta` was open at a live server.
+#[test]
+fn a_start_does_not_wait_for_a_meta_wal_of_a_server_that_had_it_before() {
+    let c = Many::new(fast_env(), 4);
+    c.create(&KEYS);
+    let (dead, servers) = (ordinary(&c), c.servers.clone());
+    let lost = servers.regions_at(&dead);
+    c.master.stop();
+    {
+        let mut state = servers.state.lock();
+        state.unsealed.insert(format!("{dead}.2.meta"));
+        state.is_sealing = true;
+    }
+    servers.kill(&dead);
+    let (sender, started) = mpsc::channel();
+    let starting = servers.clone();
+    std::thread::spawn(move || sender.send(Many::over(starting)));
+    let c = started.recv_timeout(Duration::from_secs(60)).expect("the start waits for the WAL");
+    until(&c, "the others are open", || open_of(&c, "t") == 9 - lost);
+    {
+        let mut state = c.servers.state.lock();
+        state.unsealed.clear();
+        state.is_sealing = false;
+    }
+    until(&c, "the WAL is split", || open_of(&c, "t") == 9);
+    c.settles("t", 9);
+}
+
+/// The server that had `hbase:meta` may have left several WALs of it: a file is rolled, or failed. All of them are split before it is opened.
+#[test]
+fn a_start_waits_for_all_meta_wals_of_the_server_that_had_it() {
+    let c = Many::new(fast_env(), 4);
+    c.create(&KEYS);
+    let servers = c.servers.clone();
+    let had_meta = servers.state.lock().meta.clone().unwrap();
+    c.master.stop();
+    let second = format!("{had_meta}.3.meta");
+    let dir = layout::wals_dir(Path::new(ROOT)).join(had_meta.to_string());
+    servers.env.fs.put_new(&dir.join(&second), b"edits").unwrap();
+    servers.state.lock().damaged.insert(second.clone());
+    servers.kill(&had_meta);
+    let (sender, started) = mpsc::channel();
+    let starting = servers.clone();
+    std::thread::spawn(move || sender.send(Many::over(starting)));
+    let waited = started.recv_timeout(Duration::from_secs(2)); // two minutes of the master's clock
+    assert!(waited.is_err(), "hbase:meta is open without some of its edits");
+    servers.state.lock().damaged.clear();
+    let c = started.recv_timeout(Duration::from_secs(60)).expect("nothing is left to wait for");
+    assert!(servers.state.lock().split.contains(&second));
+    until(&c, "its regions are open", || open_of(&c, "t") == 9);
+    c.settles("t", 9);
+}
+
+/// The WAL of `hbase:meta` could not be split at once. It was not tried again before all WALs of all other servers were, which may take long.
+#[test]
+fn a_start_that_has_failed_does_not_wait_for_other_servers() {
+    const WALS: usize = 400;
+    let c = Many::new(fast_env(), 4);
+    c.create(&KEYS);
+    let (servers, other) = (c.servers.clone(), ordinary(&c));
+    let had_meta = servers.state.lock().meta.clone().unwrap();
+    c.master.stop();
+    let dir = layout::wals_dir(Path::new(ROOT)).join(other.to_string());
+    for number in 0..WALS {
+        servers.env.fs.put_new(&dir.join(format!("{other}.9{number:03}")), b"edits").unwrap();
+    }
+    {
+        let mut state = servers.state.lock();
+        state.damaged.insert(format!("{had_meta}.2.meta"));
+        state.slow.insert(other.clone());
+    }
+    servers.kill(&had_meta);
+    servers.kill(&other);
+    let view = Arc::new(View(servers.clone()));
+    let services = ClusterServices {
+        servers: view.clone(),
+        system_tables: view.clone(),
+        coordination: view,
+        ..services(&servers.disk)
+    };
+    let settings = MasterSettings { split_threads: 1, ..settings() };
+    let started = Master::start(servers.env.clone(), Path::new(ROOT), settings, services);
+    let split = servers.state.lock().split.len();
+    assert!(started.is_err_and(|error| error.message().contains("2.meta")));
+    assert!(split < WALS / 2, "it waited for {split} WALs of {other}");
+    {
+        let mut state = servers.state.lock();
+        state.slow.clear();
+        state.damaged.clear();
+    }
+    // What that start has begun ends by itself.
+    let splitting = layout::wals_dir(Path::new(ROOT)).join(format!("{other}-splitting"));
+    let begun = Instant::now();
+    while !servers.env.fs.list(&splitting).unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it has not ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let c = Many::over(servers);
+    until(&c, "all is recovered", || open_of(&c, "t") == 9);
+    c.settles("t", 9);
+}
+
+/// Each WAL came to the servers in turn, over all WALs. With two that could not be split and two servers, one of them came to the same
+/// server in each attempt. That one failed after a long time, when no other one is asked.
+#[test]
+fn a_wal_comes_to_another_server_after_one_that_cannot_split_it() {
+    for broken in 0..2 {
+        let settings = MasterSettings { split_threads: 1, ..settings() };
+        let c = Many::over_with(Servers::new(fast_env(), 3), settings);
+        c.create(&KEYS);
+        let dead = {
+            let state = c.servers.state.lock();
+            let meta = state.meta.clone().unwrap();
+            state.online.keys().find(|server| **server != meta).unwrap().clone()
+        };
+        let live: Vec<ServerName> =
+            c.servers.state.lock().online.keys().filter(|server| **server != dead).cloned().collect();
+        let damaged = format!("{dead}.9");
+        let dir = layout::wals_dir(Path::new(ROOT)).join(dead.to_string());
+        c.servers.env.fs.put_new(&dir.join(&damaged), b"edits").unwrap();
+        {
+            let mut state = c.servers.state.lock();
+            state.damaged.insert(damaged);
+            state.cannot_split.insert(live[broken].clone());
+        }
+        c.die(&dead);
+        let wal = format!("{dead}.1");
+        until(&c, "a server that can split it is asked", || c.servers.state.lock().split.contains(&wal));
+        let mut state = c.servers.state.lock();
+        state.damaged.clear();
+        state.cannot_split.clear();
+        drop(state);
+        until(&c, "all is recovered", || open_of(&c, "t") == 9);
+        c.settles("t", 9);
+    }
+}
+
 /// What one server waits for in HDFS, another one would wait for as well.
 #[test]
 fn a_wal_that_cannot_be_sealed_is_tried_by_one_server_at_a_time() {
