@@ -132,7 +132,7 @@ async fn stop_writes(migration: &Arc<Migration>, way: Way, last: &Last) -> Resul
 async fn undone(migration: &Migration, way: Way, error: &str, whose: &str) -> String {
     let from = migration.pair(way).0;
     let (opened, noted) =
-        (async || from.reopen_for_writes(&migration.tables()).await, || enter_undone(migration, way));
+        (async || from.reopen_for_writes(&migration.tables()).await, || enter_undone(migration));
     undone_by(error, (from.name, whose), opened, noted).await
 }
 
@@ -166,11 +166,12 @@ pub(crate) async fn complete(migration: &Arc<Migration>, way: Way) -> Result<(),
 pub(crate) async fn undo(migration: &Migration, way: Way) -> Result<(), String> {
     let (from, _) = migration.pair(way);
     from.reopen_for_writes(&migration.tables()).await?;
-    enter_undone(migration, way)
+    enter_undone(migration)
 }
 
-fn enter_undone(migration: &Migration, way: Way) -> Result<(), String> {
-    migration.enter(if way == Way::Forth { Phase::Ready } else { Phase::CutOver })
+fn enter_undone(migration: &Migration) -> Result<(), String> {
+    let before = migration.state.lock().before_cut_over();
+    migration.enter(before)
 }
 
 /// The peer of the way back. Before the target takes writes, so that it misses none. That peers are there which have to be is

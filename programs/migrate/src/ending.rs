@@ -20,6 +20,7 @@ pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), Str
             return Err("a cut over has begun and not ended: run it again, or --abort".to_string());
         }
         (Phase::CutOver, true) => {
+            migration.state.lock().check_complete()?;
             return Err("the target takes the writes since the cut over: --finish to stay there, or --back"
                 .to_string());
         }
@@ -30,9 +31,12 @@ pub(crate) async fn end(migration: &Migration, is_abort: bool) -> Result<(), Str
         }
         _ => {}
     }
-    if !is_abort || phase == Phase::GoingBack {
-        migration.state.lock().check_complete()?;
-    }
+    // Also for one that gives up: after a cut over back clients may still write to the target, and rows be there alone.
+    let complete = migration.state.lock().check_complete();
+    complete.map_err(|why| match phase {
+        Phase::CuttingOver | Phase::GoingBack => format!("the cut over that had begun is undone, and {why}"),
+        _ => why,
+    })?;
     let phase = migration.state.lock().phase;
     if phase == Phase::CutOver || (matches!(phase, Phase::Ready | Phase::Back) && !is_abort) {
         drain(migration, if phase == Phase::CutOver { Way::Forth } else { Way::Back }).await?;

@@ -177,6 +177,9 @@ fn status(state: Option<&State>, file: &StateFile) -> Result<(), String> {
         let done = table.ranges.iter().filter(|range| range.is_done).count();
         println!("{}: {done} of {} ranges are copied", table.name, table.ranges.len());
     }
+    if let Some(unended) = state.unended() {
+        println!("{unended}");
+    }
     println!("{} cells, {} MB copied", state.copied_cells, state.copied_bytes / 1_000_000);
     Ok(())
 }

@@ -175,8 +175,39 @@ impl State {
                 Err(format!("{end} was not done to its end: run it again, or {back}. Nothing was changed"))
             }
             OldSide::OpenedToReturn => {
-                Err(format!("{back} was begun when {end} was not done to its end: run {back} again"))
+                let (left, used) = match self.phase {
+                    Phase::Back => ("target", "source"),
+                    _ => ("source", "target"),
+                };
+                Err(format!(
+                    "{back} was begun when {end} was not done to its end, and has opened the {left}: clients may write to it, and \
+                     to the {used}. Run {back} again, until it is done to its end; no other step is possible before. Nothing was \
+                     changed"
+                ))
             }
+        }
+    }
+
+    /// What a person has to know besides the phase; `None`: nothing.
+    pub(crate) fn unended(&self) -> Option<String> {
+        match (self.ways(), self.opens(false, false)) {
+            (Some((end, _)), Ok(_)) => self.unsearched_ms.map(|_| {
+                format!(
+                    "rows that changed last before {end} were not all compared: run it again, or --verify"
+                )
+            }),
+            (_, Ok(_)) => None,
+            (_, Err(why)) => Some(why.trim_end_matches(". Nothing was changed").to_string()),
+        }
+    }
+
+    /// The phase in which a cut over leaves the migration that is undone: the one in which it began.
+    pub(crate) fn before_cut_over(&self) -> Phase {
+        match (self.phase, self.old_side) {
+            // Behind a cut over back the side that clients had left was opened, by its end or by this cut over.
+            (Phase::CuttingOver, OldSide::Opened | OldSide::OpenedToReturn) => Phase::Back,
+            (Phase::CuttingOver, OldSide::Closed) => Phase::Ready,
+            _ => Phase::CutOver,
         }
     }
 
@@ -380,20 +411,53 @@ mod tests {
             assert_eq!(left.opens(false, true), Ok(Some(OldSide::OpenedToReturn)));
             let returning = of(phase, OldSide::OpenedToReturn);
             assert_eq!(returning.opens(false, true), Ok(Some(OldSide::OpenedToReturn)));
-            for refused in [returning.opens(true, false), returning.opens(false, false)] {
-                assert!(refused.unwrap_err().starts_with(&format!("{back} was begun")));
+            let returns = [returning.opens(true, false), returning.opens(false, false)];
+            for refused in
+                returns.map(|opened| opened.map(|_| ())).into_iter().chain([returning.check_complete()])
+            {
+                let why = refused.unwrap_err();
+                assert!(why.starts_with(&format!("{back} was begun")), "{why}");
+                assert!(
+                    why.contains(&format!("Run {back} again")) && why.contains("Nothing was changed"),
+                    "{why}"
+                );
+                let opened = if phase == Phase::Back { "opened the target" } else { "opened the source" };
+                assert!(why.contains(opened), "{why}");
             }
+            let told = returning.unended().unwrap();
+            assert!(told.contains(&format!("Run {back} again")) && !told.contains("Nothing was"), "{told}");
+            assert!(left.unended().unwrap().starts_with(&format!("{end} was not done")));
             let done = of(phase, OldSide::Opened);
             assert_eq!(done.opens(true, false), Ok(None));
             assert_eq!(done.opens(false, false), Ok(Some(OldSide::Opened)));
             assert_eq!(done.check_complete(), Ok(()));
             let unsearched = State { unsearched_ms: Some(8), ..done };
             assert!(unsearched.check_complete().unwrap_err().contains("--verify"));
+            assert!(unsearched.unended().unwrap().contains("--verify"));
         }
         for phase in [Phase::Copying, Phase::Ready, Phase::CuttingOver, Phase::Ending] {
             let other = of(phase, OldSide::Closed);
             assert_eq!(other.opens(false, false), Ok(None), "{phase:?}");
-            assert_eq!(other.check_complete(), Ok(()), "{phase:?}");
+            assert_eq!((other.check_complete(), other.unended()), (Ok(()), None), "{phase:?}");
+        }
+    }
+
+    /// `--back` was not done to its end, so clients may not have been told of the source. `--cut-over` opened the target for them and was
+    /// undone: then the source was said to take the writes, and `--finish` ended the migration while clients wrote to the target.
+    #[test]
+    fn a_cut_over_that_is_undone_leaves_the_phase_before_it() {
+        for (before, old_side, cutting, after) in [
+            (Phase::Ready, OldSide::Closed, Phase::CuttingOver, Phase::Ready),
+            (Phase::Back, OldSide::OpenedToReturn, Phase::CuttingOver, Phase::Back),
+            (Phase::Back, OldSide::Opened, Phase::CuttingOver, Phase::Back),
+            (Phase::CutOver, OldSide::Opened, Phase::GoingBack, Phase::CutOver),
+            (Phase::CutOver, OldSide::OpenedToReturn, Phase::GoingBack, Phase::CutOver),
+        ] {
+            let cutting = State { phase: cutting, old_side, unsearched_ms: None, ..state() };
+            assert_eq!(cutting.before_cut_over(), after, "from {before:?} with {old_side:?}");
+            let undone = State { phase: cutting.before_cut_over(), ..cutting };
+            let must_go_on = old_side == OldSide::OpenedToReturn;
+            assert_eq!(undone.check_complete().is_err(), must_go_on, "from {before:?} with {old_side:?}");
         }
     }
 
