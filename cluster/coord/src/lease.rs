@@ -122,6 +122,7 @@ impl Lease {
         assert!(sent_ns <= self.clock.boot_ns(), "the answer to a question that is still to be sent");
         let _renewing = self.renewing.lock();
         if self.loss.borrow().is_some() {
+            assert!(!self.is_valid(), "a lease that is lost is not renewed by a late answer");
             return;
         }
         let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
@@ -138,6 +139,10 @@ impl Lease {
         let before_ns = self.end_ns.load(Ordering::Acquire);
         assert!(before_ns != ENDLESS_NS, "a lease that no service grants is not shortened by one");
         self.end_ns.fetch_min(sent_ns.saturating_add(lasts_ns), Ordering::AcqRel);
+        assert!(
+            self.end_ns.load(Ordering::Acquire) <= before_ns,
+            "a lease is not made longer by who shortens it: others count on its end"
+        );
     }
 
     /// Ends the lease for good; the first reason stays.
@@ -150,6 +155,7 @@ impl Lease {
             first
         });
         assert!(!self.is_valid(), "nothing is answered after a loss");
+        assert!(self.loss.borrow().is_some(), "who waits for the loss is told");
     }
 
     /// Waits for the loss of the lease, which in good times never comes.

@@ -231,6 +231,7 @@ impl Spread {
     }
 
     fn shift(&mut self, from: usize, at: usize, to: usize) {
+        assert!(from != to, "a move from a server to itself closes a region for nothing");
         let load = self.loads[from].swap_remove(at);
         let table = &mut self.tables[load.table];
         self.tables_unevenness -= table.unevenness();
@@ -241,6 +242,11 @@ impl Spread {
         self.reads.shift(from, to, load.reads);
         self.memstores.shift(from, to, load.memstore_bytes);
         self.loads[to].push(load);
+        let is_counted = |server: usize| self.regions.values[server] == self.loads[server].len() as f64;
+        assert!(
+            is_counted(from) && is_counted(to),
+            "costs are those of the regions that the servers would have"
+        );
     }
 }
 
@@ -259,7 +265,8 @@ pub(crate) fn plan(
     {
         let region = spread.loads[from][at].region.clone();
         spread.shift(from, at, to);
-        moved.insert(region.clone(), to);
+        let before = moved.insert(region.clone(), to);
+        assert!(before.is_none(), "{region} would move twice to part from its copies");
         let (from, to) = (spread.servers[from].clone(), spread.servers[to].clone());
         decision.moves.push(Move { region, from, to });
         total = Decision::total(&spread.costs());
@@ -274,7 +281,8 @@ pub(crate) fn plan(
         let region = spread.loads[from][at].region.clone();
         spread.shift(from, at, to);
         total -= gain;
-        moved.insert(region.clone(), to);
+        let before = moved.insert(region.clone(), to);
+        assert!(before.is_none(), "{region} would move twice in one plan");
         let (from, to) = (spread.servers[from].clone(), spread.servers[to].clone());
         decision.moves.push(Move { region, from, to });
     }

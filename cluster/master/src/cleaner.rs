@@ -285,6 +285,7 @@ impl Pass<'_> {
         let key = (place, path.to_path_buf());
         let first = self.before.get(&key).copied().unwrap_or(self.now_ns);
         self.after.insert(key, first);
+        assert!(first <= self.now_ns, "{} was seen before it is looked at", path.display());
         u128::from(self.now_ns - first) >= keep.as_nanos()
     }
 

@@ -53,6 +53,7 @@ impl MetaBatches {
             let count = state.waiting.len().min(BATCH_MAX);
             assert!(count > 0, "who waits for a result has rows that wait, or are being written");
             let (tickets, mut batch): (Vec<u64>, Vec<Cells>) = state.waiting.drain(..count).unzip();
+            assert!(tickets.is_sorted(), "writers come to their turn in their order, so that each has one");
             state.is_writing = true;
             drop(state);
             let mut writing = Writing { batches: self, tickets, result: Err(ended_early()) };

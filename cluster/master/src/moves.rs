@@ -105,11 +105,12 @@ impl Moves {
 
     /// Takes the moves back that have not begun and would have regions leave this server. How many.
     pub(crate) fn take_back(&self, server: &ServerName) -> usize {
-        let State { order, waiting, .. } = &mut *self.shared.state.lock();
-        let count = waiting.len();
-        waiting.retain(|_, one| one.from.as_ref() != Some(server));
-        order.retain(|name| waiting.contains_key(name));
-        count - waiting.len()
+        let state = &mut *self.shared.state.lock();
+        let count = state.waiting.len();
+        state.waiting.retain(|_, one| one.from.as_ref() != Some(server));
+        state.order.retain(|name| state.waiting.contains_key(name));
+        state.check();
+        count - state.waiting.len()
     }
 
     fn is_waiting(&self, region: &RegionInfo) -> bool {

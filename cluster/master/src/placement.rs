@@ -194,6 +194,7 @@ impl Chooser {
         };
         let found = candidates.iter().find(|it| is_wanted(it)).or(candidates.iter().find(|it| is_here(it)));
         let chosen = found.copied().unwrap_or_else(|| self.emptiest(&candidates, None, others)).clone();
+        self.check_choice(&candidates, &chosen);
         Ok(self.count(chosen))
     }
 
@@ -206,6 +207,7 @@ impl Chooser {
     ) -> Result<ServerName> {
         let candidates = self.candidates(scope)?;
         let chosen = self.emptiest(&candidates, failed, others).clone();
+        self.check_choice(&candidates, &chosen);
         Ok(self.count(chosen))
     }
 
@@ -219,6 +221,18 @@ impl Chooser {
         }
         let none = || format!("no server of RSGroup {} is alive: its regions wait for one", scope.group());
         if found.is_empty() { Err(Error::new(ErrorKind::Busy, none())) } else { Ok(found) }
+    }
+
+    fn check_choice(&self, candidates: &[&ServerName], chosen: &ServerName) {
+        let is_draining = |server: &ServerName| self.draining.contains(server);
+        assert!(
+            !is_draining(chosen) || candidates.iter().all(|server| is_draining(server)),
+            "{chosen} is decommissioned, and gets a region that another server could have"
+        );
+        assert!(
+            self.avoided.as_ref() != Some(chosen) || candidates.len() == 1,
+            "a region is to leave {chosen}, and goes there although another server could have it"
+        );
     }
 
     fn count(&mut self, chosen: ServerName) -> ServerName {

@@ -226,6 +226,10 @@ impl Attempts {
         self.temporary.extend(others.temporary);
     }
 
+    fn count(&self) -> usize {
+        self.opened.len() + self.failed.len() + self.temporary.len()
+    }
+
     pub(crate) fn has_failed(&self, region: &RegionInfo) -> bool {
         self.failed.iter().any(|(failed, _)| failed == region)
     }
@@ -275,6 +279,7 @@ fn try_open_alike(
     wanted: Wanted<'_>,
     attempts: &mut Attempts,
 ) -> Result<()> {
+    let count = attempts.count() + regions.len();
     let orders = plan(core, regions, wanted, attempts)?;
     let one_process = core.cluster.servers.is_one_process();
     if !one_process {
@@ -305,6 +310,7 @@ fn try_open_alike(
             }
         }
     }
+    assert_eq!(attempts.count(), count, "each region is open, or it is told why not");
     Ok(())
 }
 

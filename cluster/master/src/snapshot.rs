@@ -215,7 +215,9 @@ fn manifest_of(
     region: &RegionInfo,
 ) -> Result<pb::SnapshotRegionManifest> {
     let mut family_files = Vec::new();
-    for (family, files) in table.families().iter().zip(steady_stores(core, table, region)?) {
+    let stores = steady_stores(core, table, region)?;
+    assert_eq!(stores.len(), table.families().len(), "a snapshot of {region} has all families");
+    for (family, files) in table.families().iter().zip(stores) {
         let mut store_files = Vec::new();
         for (name, mut len) in files {
             if let Some((table, owner, file)) = layout::parse_link_name(&name) {

@@ -44,6 +44,7 @@ impl Targets {
         {
             return counts.clone();
         }
+        let online_count = online.len();
         let mut counts: HashMap<ServerName, usize> = online.into_iter().map(|server| (server, 0)).collect();
         let mut until_ns = 0;
         if counts.len() > 1 {
@@ -55,6 +56,11 @@ impl Targets {
             let took_ns = now_ns.saturating_sub(begun_ns);
             until_ns = now_ns.saturating_add(took_ns.saturating_mul(SERVES_TIMES));
         }
+        assert_eq!(
+            counts.len(),
+            online_count,
+            "regions are counted of servers that may get some, and of no others"
+        );
         self.counted = Some(Counted { counts: counts.clone(), until_ns });
         counts
     }

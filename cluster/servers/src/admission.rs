@@ -41,8 +41,14 @@ impl Servers {
             let text = format!("Server {what} of {server} rejected; {ONLINE_MAX} servers are online");
             return Err(RpcError::new(&exceptions::PLEASE_HOLD, text));
         }
+        assert!(
+            others.iter().all(|older| older.start_code < server.start_code),
+            "only lives before that of {server} are over: {others:?}"
+        );
         let remote = RemoteServer::new(server.clone(), self.common.clone());
-        table.online.insert(server.clone(), Arc::clone(&remote));
+        let before = table.online.insert(server.clone(), Arc::clone(&remote));
+        assert!(before.is_none(), "{server} has one way of orders: callers of another would wait for ever");
+        table.check(server);
         drop(table);
         tracing::info!(%server, what, "a region server is online");
         self.changed();

@@ -55,6 +55,10 @@ impl FlushedTable {
             reported.ids.region = Some(reported.ids.region.map_or(id, |known| known.max(id)));
             // Who asks takes no more of the region than the lowest of its families.
             reported.ids.stores.iter_mut().for_each(|(_, known)| *known = id.max(*known));
+            assert!(
+                reported.ids.stores.iter().all(|(_, known)| *known >= id),
+                "a region that was closed at {id} has all of its families in files up to there"
+            );
         }
     }
 
@@ -67,6 +71,11 @@ impl FlushedTable {
             warn!(region = encoded_region, open_seq_num, highest, "a region has fewer files than it had");
             regions.remove(encoded_region);
         }
+        let left = regions.get(encoded_region).and_then(|reported| reported.ids.highest());
+        assert!(
+            left.is_none_or(|id| id < open_seq_num),
+            "{encoded_region} gets edits from {open_seq_num} on, which a split would leave out as flushed up to {left:?}"
+        );
     }
 
     pub(crate) fn take(&self, load: &pb::ServerLoad, now_ms: i64) {
@@ -85,6 +94,7 @@ impl FlushedTable {
                 regions.insert(name.to_string(), Reported { ids, at_ms: now_ms });
             }
         }
+        assert!(regions.len() <= REGIONS_MAX, "what reports say of regions has a limit");
     }
 }
 
@@ -95,7 +105,7 @@ impl FlushedIds {
 
     /// Ids never go back, as in HBase (`ServerManager.updateLastFlushedSequenceIds`).
     fn take(&mut self, load: &pb::RegionLoad) {
-        let known = |id: &u64| *id != NO_SEQ_NUM;
+        let (before, known) = (self.region, |id: &u64| *id != NO_SEQ_NUM);
         if let Some(id) = load.complete_sequence_id.filter(known) {
             if self.region.is_some_and(|region| id < region) {
                 return;
@@ -110,6 +120,8 @@ impl FlushedIds {
                 self.stores.push((Bytes::copy_from_slice(&store.family_name), store.sequence_id));
             }
         }
+        assert!(self.region >= before, "what is in files stays there: {before:?}, and now {:?}", self.region);
+        assert!(self.stores.len() <= FAMILIES_MAX, "a report does not name families without end");
     }
 }
 

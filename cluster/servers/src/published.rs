@@ -59,6 +59,7 @@ impl PublishedDead {
     }
 
     fn take(&mut self, places: Vec<usize>) -> Vec<ServerName> {
+        assert!(places.len() <= NAMES_MAX, "a message with {} names fits into no packet", places.len());
         let names = places.iter().map(|at| self.servers[*at].0.clone()).collect();
         for at in places {
             self.servers[at].1 += 1;

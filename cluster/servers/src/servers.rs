@@ -265,6 +265,7 @@ impl RegionServers for Servers {
         let mut names: Vec<_> =
             table.dead.newest().filter(|it| table.dead.is_recovering(it)).cloned().collect();
         names.sort_unstable();
+        assert!(names.is_sorted_by(|one, next| one < next), "each dead server is recovered once: {names:?}");
         names
     }
 

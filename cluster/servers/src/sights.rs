@@ -102,6 +102,7 @@ impl Servers {
     /// All servers that are online, sorted.
     pub fn sights(&self) -> Vec<Sight> {
         let draining = halcyon_contract::RegionServers::draining(self);
+        assert!(draining.is_sorted(), "servers are looked for by halves");
         let sight = |remote: std::sync::Arc<crate::remote_server::RemoteServer>| {
             let server = halcyon_contract::RegionServerApi::server_name(&*remote);
             Sight { is_draining: draining.binary_search(&server).is_ok(), report: remote.sums(), server }

@@ -258,6 +258,10 @@ impl Waiters {
             is_first == (opening.reports.len() == 1) && opening.reports.len() <= ANSWERS_MAX,
             "the first report of an opening has it announced, and so many others wait with it"
         );
+        assert!(
+            opening.reported_by.len() <= opening.reports.len(),
+            "each number of {encoded_name} came with a report, and ends with its answer"
+        );
         if is_first && opening.caller.send(Told::Opened(open_seq_num)).is_err() {
             state.openings.remove(encoded_name);
             return Opened::Later;

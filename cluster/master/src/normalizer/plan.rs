@@ -6,6 +6,8 @@
 //! merge   neighbours, as many as are together no larger than the target
 //! ```
 
+use std::collections::HashSet;
+
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use super::NormalizerSettings;
@@ -129,7 +131,24 @@ pub(crate) fn plan(
     if allowed.merges && rules.merges() {
         plans.extend(merges(&rules, regions, target_mb, now_ms, is_split));
     }
+    check_apart(&plans);
     limit(plans, settings.plans_size_max_mb)
+}
+
+fn check_apart(plans: &[Plan]) {
+    let mut seen = HashSet::new();
+    for plan in plans {
+        let regions = match plan {
+            Plan::Split { region, .. } => std::slice::from_ref(region),
+            Plan::Merge { regions, .. } => {
+                assert!(regions.len() > 1, "one region is merged with nothing: {regions:?}");
+                regions
+            }
+        };
+        for region in regions {
+            assert!(seen.insert(region), "{region} would be split or merged twice");
+        }
+    }
 }
 
 /// What is to be split is not merged as well.

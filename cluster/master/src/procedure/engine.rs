@@ -174,6 +174,7 @@ impl Engine {
 
     pub(crate) fn start(&self) -> Result<()> {
         let mut threads = self.threads.lock();
+        assert!(threads.is_empty(), "an engine that is started twice runs more procedures than it may");
         let any = (0..self.shared.core.settings.procedure_threads.max(1))
             .map(|number| (number.to_string(), Class::Rest));
         let recovery = (0..RECOVERY_THREADS).map(|number| (format!("recovery-{number}"), Class::Recovery));

@@ -315,6 +315,7 @@ impl State {
     /// Remembers how a procedure ended and tells everybody who waits.
     pub(super) fn end(&mut self, job: &Job, outcome: Answer<()>, refused: bool, now_ms: i64) {
         let id = job.record.id;
+        assert!(job.yielded.is_empty(), "procedure {id} ends without the locks that it had lent");
         let mut nonce = (job.record.nonce_group, job.record.nonce);
         // The client may repeat it, with the same nonce, and is not to get this answer again.
         if refused && outcome.as_ref().is_err_and(|error| !error.do_not_retry) {

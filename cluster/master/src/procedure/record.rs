@@ -294,7 +294,8 @@ pub(crate) fn load(core: &MasterState, results_keep_ms: i64) -> Result<Loaded> {
         let bytes = core.env.fs.read(&path)?;
         if is_result {
             match decode::<Ended>(&bytes) {
-                Ok(ended) if ended.finished_ms >= oldest_ms => loaded.ended.push(ended),
+                // Also of a file that somebody has copied.
+                Ok(ended) if ended.finished_ms >= oldest_ms => loaded.ended.push(Ended { id, ..ended }),
                 Ok(_) => core.env.fs.remove_file(&path)?,
                 Err(error) => warn!(path = %path.display(), %error, "the result of a procedure is left out"),
             }

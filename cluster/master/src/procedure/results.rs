@@ -88,7 +88,8 @@ impl Results {
         self.order.push_back(id);
         let mut forgotten = Vec::new();
         while let Some(oldest) = self.order.front().copied() {
-            let age = now - self.by_id.get(&oldest).map_or(i64::MIN, |result| result.finished_ms);
+            let age =
+                now.saturating_sub(self.by_id.get(&oldest).map_or(i64::MIN, |result| result.finished_ms));
             if age <= self.keep_ms && self.order.len() <= self.results_max {
                 break;
             }
@@ -105,6 +106,8 @@ impl Results {
         while self.parameters_bytes > PARAMETERS_MAX {
             self.forget_parameters();
         }
+        assert!(self.order.len() <= self.results_max, "results are remembered up to a limit");
+        assert!(self.by_id.len() <= self.order.len(), "a result that has no turn would never be forgotten");
         forgotten
     }
 
@@ -112,7 +115,9 @@ impl Results {
     fn forget_parameters(&mut self) {
         let oldest = self.with_parameters.pop_front().and_then(|id| self.by_id.get_mut(&id));
         if let Some(result) = oldest {
-            self.parameters_bytes -= bytes_of(&result.parameters);
+            let bytes = bytes_of(&result.parameters);
+            assert!(bytes <= self.parameters_bytes, "{bytes} bytes of parameters go that were not counted");
+            self.parameters_bytes -= bytes;
             result.parameters = Arc::default();
         }
     }

@@ -122,6 +122,10 @@ impl Shared {
                     if let Some(view) = state.views.get_mut(&id) {
                         view.running = false;
                     }
+                    assert!(
+                        job.yielded.is_empty(),
+                        "procedure {id} holds its locks for others, and has lent some"
+                    );
                     state.paused.push(job);
                 }
                 Progress::Stopped => {
