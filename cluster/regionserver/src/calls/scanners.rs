@@ -13,7 +13,8 @@
 //! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
 //!
 //! Scanners are limited: one connection may have a share of what its peer may have, and a peer a share of what the others
-//! leave ([`fair_max`]). A client that opens scanners and never closes them leaves some to others. A scanner keeps no part of
+//! leave ([`fair_max`]). A client that opens scanners and never closes them leaves some to others. The first scanner of a peer may be
+//! larger than that, and leaves a quarter. A scanner keeps no part of
 //! the frame that it came in, but what it needs of its message in memory of its own, and counts as several if that is much.
 //!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
@@ -41,6 +42,8 @@ const CLOSED_COUNT_MAX: usize = 1 << 16;
 /// What an open scanner takes beside blocks and memstores that it stands on, seen with a hundred thousand of them. One whose message
 /// is long counts as several.
 pub(crate) const SCANNER_BYTES: u64 = 4 << 10;
+/// What the only scanner of a peer may have of what the others leave, if its share is less.
+const FIRST_SHARE: f64 = 0.75;
 
 /// A scanner of a client and what the protocol needs to know of its past.
 pub(crate) struct OpenScanner {
@@ -123,7 +126,7 @@ impl OpenCounts {
     }
 
     /// As [`OpenCounts::is_full`], when so many of the peer and of others are gone. A peer that has no scanner gets one that is
-    /// larger than its share, if it is within all that is left.
+    /// larger than its share, if that leaves a part of what is there to who comes next.
     fn is_full_without(
         &self,
         opener: &Opener,
@@ -135,7 +138,8 @@ impl OpenCounts {
         let peer_before = self.by_peer.get(&opener.peer).copied().unwrap_or(0);
         let (of_connection, others) = (self.of(opener), self.all - peer_before - of_others);
         let rest_of_peer = (peer_before - of_peer).saturating_sub(of_connection);
-        if peer_before == of_peer && others + places <= max {
+        let first_share = limits.peer_share.max(FIRST_SHARE);
+        if peer_before == of_peer && places <= fair_max(max, others, first_share) {
             return false;
         }
         let peer_max = fair_max(max, others, limits.peer_share);

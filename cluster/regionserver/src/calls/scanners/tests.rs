@@ -77,9 +77,25 @@ fn a_scanner_with_a_long_message_counts_as_several() {
     assert!(!counts.is_full(&one, 40, &LIMITS), "more than its share, but the first of its peer");
     counts.add(one, 40);
     assert!(counts.is_full(&one, 1, &LIMITS) && counts.is_full(&same_peer, 1, &LIMITS));
-    assert!(counts.is_full(&other, 25, &LIMITS) && !counts.is_full(&other, 24, &LIMITS));
-    counts.add(other, 24);
+    assert!(counts.is_full(&other, 25, &LIMITS) && !counts.is_full(&other, 18, &LIMITS));
+    counts.add(other, 18);
     counts.sub(one, 40);
-    assert_eq!((counts.all(), counts.of(&one), counts.of(&other)), (24, 0, 24));
+    assert_eq!((counts.all(), counts.of(&one), counts.of(&other)), (18, 0, 18));
     assert!(!counts.is_full(&one, 10, &LIMITS), "a quarter of what the other leaves");
+}
+
+/// The first scanner of a peer was taken in if only it was within all, so one with a filter of some MiB left nothing to others.
+#[test]
+fn a_very_large_scanner_leaves_places_to_others() {
+    let mut counts = OpenCounts::default();
+    let (one, other, third) = (opener(1, 1), opener(2, 2), opener(3, 3));
+    assert!(counts.is_full(&one, 64, &LIMITS) && counts.is_full(&one, 49, &LIMITS));
+    assert!(!counts.is_full(&one, 48, &LIMITS), "three quarters of all");
+    counts.add(one, 48);
+    assert!(counts.is_full(&other, 13, &LIMITS));
+    assert!(!counts.is_full(&other, 12, &LIMITS), "three quarters of what is left");
+    counts.add(other, 12);
+    assert!(!counts.is_full(&third, 3, &LIMITS) && counts.is_full(&third, 4, &LIMITS));
+    let alone = ScannerLimits { peer_share: 1.0, ..LIMITS };
+    assert!(!OpenCounts::default().is_full(&one, 64, &alone), "as the setting says");
 }
