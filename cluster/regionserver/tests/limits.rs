@@ -2,17 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use halcyon_cell::Cell;
 use halcyon_env::FileSystem;
-use halcyon_env::sim::{Operation, SimFileSystem};
+use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 
-use crate::common::{Lab, ROOT, class, get, mutation, put, settings};
+use crate::common::{Lab, ROOT, class, get, mutation, put, rows, settings};
 
 fn cell(qualifier: &str, value: &[u8]) -> Cell {
     Cell::put(b"r", b"f", qualifier.as_bytes(), i64::MAX, value)
@@ -68,32 +68,59 @@ fn what_appends_make_goes_to_the_pool() {
     assert_eq!(lab.row("r").concat().len(), 300_020);
 }
 
-/// A dozen of them slept until the flush was over, and no thread was left for writers.
+fn flush(lab: &Lab) -> pb::FlushRegionResponse {
+    let request = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
+    lab.admin("FlushRegion", &request).unwrap()
+}
+
+/// Rows of the region that are in its files: those that another opening finds when it has nothing else.
+fn rows_in_files(lab: &Lab) -> Vec<String> {
+    let region = &lab.server.regions().find(&lab.specifier()).unwrap().region;
+    assert_eq!(region.memstore_size().data_bytes, 0, "nothing is in memory alone");
+    rows(&lab.scan(&lab.open(100, pb::Scan::default())).unwrap().1)
+}
+
+/// It answered at once that nothing was flushed, which clients pass over: what was acknowledged before it was in memory only. When
+/// each of a dozen slept until the flush was over, no thread was left for others.
 #[test]
-fn a_flush_does_not_wait_for_another_one() {
+fn a_flush_beside_another_one_writes_what_came_since() {
     let lab = Lab::new();
-    lab.put("r", "q", "value");
+    lab.put("before", "q", "value");
     let (in_flush, flush_begun) = channel();
-    let (answered, is_answered) = channel();
-    let waited = Arc::new(AtomicBool::new(false));
-    let has_waited = waited.clone();
-    lab.fs.interrupt(Operation::Create, ".tmp", move || {
+    let (go_on, may_go_on) = channel::<()>();
+    let calls = Arc::new(AtomicU64::new(0));
+    lab.fs.pause_at(lab.fs.calls() + 2, move || {
         in_flush.send(()).unwrap();
-        let in_time = is_answered.recv_timeout(Duration::from_secs(30)).is_ok();
-        has_waited.store(!in_time, Ordering::Relaxed);
+        _ = may_go_on.recv_timeout(Duration::from_secs(60));
     });
-    let flush = || {
-        let request = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
-        lab.admin::<pb::FlushRegionResponse>("FlushRegion", &request).unwrap()
-    };
     std::thread::scope(|scope| {
-        let first = scope.spawn(flush);
+        let first = scope.spawn(|| flush(&lab));
         flush_begun.recv().unwrap();
-        assert_eq!(flush().flushed, Some(false));
-        _ = answered.send(());
+        lab.put("between", "q", "value");
+        let others: Vec<_> = (0..12)
+            .map(|_| {
+                let (lab, calls) = (&lab, calls.clone());
+                scope.spawn(move || {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    flush(lab)
+                })
+            })
+            .collect();
+        while calls.load(Ordering::Relaxed) < 12 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(200)); // so that they are there
+        // A thread of such calls is left.
+        let request = pb::UpdateConfigurationRequest::default();
+        lab.admin::<pb::UpdateConfigurationResponse>("UpdateConfiguration", &request).unwrap();
+        assert!(!first.is_finished() && others.iter().all(|other| !other.is_finished()), "they wait");
+        go_on.send(()).unwrap();
         assert_eq!(first.join().unwrap().flushed, Some(true));
+        let flushed: Vec<_> = others.into_iter().map(|other| other.join().unwrap().flushed).collect();
+        assert!(flushed.contains(&Some(true)), "{flushed:?}");
     });
-    assert!(!waited.load(Ordering::Relaxed), "the second call waited for the first one");
+    assert_eq!(rows_in_files(&lab), ["before", "between"]);
+    assert_eq!(flush(&lab).flushed, Some(false), "nothing was left");
 }
 
 /// Each such call copied the file, and the region had its cells once more.

@@ -50,19 +50,61 @@ impl Region {
         self.flush_stores(families)
     }
 
+    /// As [`Region::flush`]; `None`, with nothing done, while another one is running. *Blocking* for its own work alone: who waits for the
+    /// other one asks [`Region::when_flush_ends`].
+    pub fn try_flush(&self, families: Option<&[Bytes]>) -> Result<Option<FlushOutcome>> {
+        let _open = self.enter()?;
+        self.flush_unless_running(families, true)
+    }
+
     pub(crate) fn flush_stores(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
+        let outcome = self.flush_unless_running(families, false)?;
+        Ok(outcome.expect("it waits for the others"))
+    }
+
+    fn flush_unless_running(
+        &self,
+        families: Option<&[Bytes]>,
+        gives_up: bool,
+    ) -> Result<Option<FlushOutcome>> {
+        if gives_up && self.is_flushing() {
+            return Ok(None);
+        }
         let hooks = self.store_hooks.get().filter(|_| !self.is_secondary());
         if let Some(hooks) = hooks {
             hooks.before_flush().or_else(|error| self.note_hooks_failed(error))?;
         }
-        let outcome = {
-            let _flushing = self.flushing.lock();
-            self.flush_locked(families)?
+        // Hooks that were told of a flush see one.
+        let taken = match gives_up && hooks.is_none() {
+            true => self.flushing.try_lock(),
+            false => Some(self.flushing.lock()),
         };
+        let Some(flushing) = taken else { return Ok(None) };
+        let outcome = self.flush_locked(families)?;
+        if families.is_none() {
+            flushing.note(outcome);
+        }
+        drop(flushing);
         if let Some(hooks) = hooks {
             hooks.after_flush();
         }
-        Ok(outcome)
+        Ok(Some(outcome))
+    }
+
+    /// A number for [`Region::flushed_since`].
+    pub fn flushes_begun(&self) -> u64 {
+        self.flushing.begun()
+    }
+
+    /// What a flush of all families did that began since `flushes_begun` said that number, and has ended well: what was acknowledged
+    /// before is in files.
+    pub fn flushed_since(&self, begun: u64) -> Option<FlushOutcome> {
+        self.flushing.done_since(begun)
+    }
+
+    /// Has `ended` called when what `is_flushing` tells of is over, by whoever ends it. False, and it is not called, if that is over.
+    pub fn when_flush_ends(&self, ended: impl FnOnce() + Send + 'static) -> bool {
+        self.flushing.when_free(ended)
     }
 
     /// As `flush_stores`. `flushing` is held.

@@ -31,6 +31,7 @@ mod compact;
 mod copy;
 mod edits_dir;
 mod flush;
+mod flush_lock;
 mod flush_policy;
 mod in_memory;
 mod keeping;

@@ -17,6 +17,7 @@ use crate::CompactionSettings;
 use crate::activity;
 use crate::answers::Answers;
 use crate::edits_dir::{EditsDir, RECOVERED_EDITS, edits_dirs};
+use crate::flush_lock::FlushLock;
 use crate::key_samples::KeySamples;
 use crate::loads::{CompletedLoads, complete_loads};
 use crate::mob::MobStore;
@@ -163,7 +164,7 @@ impl Region {
             answers: Answers::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: WatchedRwLock::default(),
-            flushing: Mutex::new(()),
+            flushing: FlushLock::default(),
             compacting_memory: Mutex::new(()),
             closed: WatchedRwLock::default(),
             closing: AtomicBool::new(false),

@@ -17,6 +17,7 @@ use halcyon_wal::Wal;
 
 use crate::answers::Answers;
 use crate::api::Mutation;
+use crate::flush_lock::FlushLock;
 use crate::key_samples::{KeySample, KeySamples};
 use crate::mob::{MobCounts, MobFileCache, MobStore};
 use crate::mvcc::Mvcc;
@@ -96,7 +97,7 @@ pub struct Region {
     pub(crate) answers: Answers,
     pub(crate) row_locks: RowLocks,
     pub(crate) updates: WatchedRwLock<()>,
-    pub(crate) flushing: Mutex<()>,
+    pub(crate) flushing: FlushLock,
     pub(crate) compacting_memory: Mutex<()>,
     /// True once the region is closed.
     pub(crate) closed: WatchedRwLock<bool>,

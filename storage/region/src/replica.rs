@@ -23,6 +23,7 @@ use halcyon_env::{Mutex, WatchedRwLock};
 use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
 use crate::answers::Answers;
+use crate::flush_lock::FlushLock;
 use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;
 use crate::open::{compacted_inputs, highest_seq, names_in_store, new_store};
@@ -77,7 +78,7 @@ impl Region {
             answers: Answers::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: WatchedRwLock::default(),
-            flushing: Mutex::new(()),
+            flushing: FlushLock::default(),
             compacting_memory: Mutex::new(()),
             closed: WatchedRwLock::default(),
             closing: AtomicBool::new(false),

@@ -88,6 +88,20 @@ impl Flusher {
         Ok(outcome)
     }
 
+    /// As [`Flusher::flush`]; `None` while another flush of the region is running.
+    pub(crate) fn try_flush(
+        &self,
+        online: &Arc<OnlineRegion>,
+        families: &[Bytes],
+    ) -> Result<Option<FlushOutcome>> {
+        let _work = self.work_on(online);
+        let outcome = online.region.try_flush((!families.is_empty()).then_some(families))?;
+        if let Some(outcome) = &outcome {
+            self.after_flush(online, outcome);
+        }
+        Ok(outcome)
+    }
+
     fn work_on(&self, online: &OnlineRegion) -> vitals::Work {
         let info = online.region.info();
         let dir = layout::region_dir(&self.parts.root, info.table(), info.encoded_name());

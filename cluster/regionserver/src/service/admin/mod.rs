@@ -174,10 +174,17 @@ where
     F: FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send + 'static,
 {
     let server = server.clone();
+    Outcome::Later(Box::pin(async move { on_pool(&server, terms, work).await }))
+}
+
+/// As [`pooled`], for a part of a call.
+async fn on_pool<T, F>(server: &Arc<RegionServer>, terms: Terms, work: F) -> Result<T, RpcError>
+where
+    T: Send + 'static,
+    F: FnOnce(&RegionServer) -> Result<T, RpcError> + Send + 'static,
+{
     // It may take long: the threads of meta are not for this, nor those of writers.
     let waits = Waits { kind: WorkKind::Admin, ..Waits::new(Terms { class: CallClass::Write, ..terms }) };
-    Outcome::Later(Box::pin(async move {
-        let on_pool = server.clone();
-        server.run_pooled("admin", waits, move || work(&on_pool)).await
-    }))
+    let of_work = server.clone();
+    server.run_pooled("admin", waits, move || work(&of_work)).await
 }
