@@ -146,8 +146,11 @@ impl RegionServer {
         let wal_dir = wals.join(name.to_string());
         let clock = &env.clock;
         let nonces = Arc::new(Nonces::new(clock.clone(), settings.nonce_grace, settings.nonces_bytes_max()));
-        let region_settings =
-            RegionSettings { nonce_age_max: nonces.replayed_age_max(), ..settings.region.clone() };
+        let region_settings = RegionSettings {
+            nonce_age_max: nonces.replayed_age_max(),
+            results_bytes_max: usize::try_from(settings.result_bytes_max).unwrap_or(usize::MAX),
+            ..settings.region.clone()
+        };
         let online = Arc::new(OnlineSettings::new(settings.clone()));
         let resources = region_resources(&env, (root, wal_root), &online, region_settings, &name, &wal_dir)?;
         let resources = Arc::new(resources);

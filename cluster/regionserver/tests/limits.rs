@@ -11,6 +11,8 @@ use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
+use halcyon_regionserver::RegionServerSettings;
+use halcyon_rpc::{CallClass, Connection, QueueLimits, Queues, Terms};
 
 use crate::common::{Lab, ROOT, class, get, mutation, put, rows, settings};
 
@@ -121,6 +123,118 @@ fn a_flush_beside_another_one_writes_what_came_since() {
     });
     assert_eq!(rows_in_files(&lab), ["before", "between"]);
     assert_eq!(flush(&lab).flushed, Some(false), "nothing was left");
+}
+
+/// As [`Lab::new`], with room for so many bytes of answers, and one who may take some of it.
+fn with_room_for(answer_bytes_max: usize, result_bytes_max: u64) -> (Lab, Arc<Queues>, Terms) {
+    let settings = RegionServerSettings { memory_bytes: 512 << 20, result_bytes_max, ..settings() };
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    let queues = Queues::new(QueueLimits { answer_bytes_max, ..QueueLimits::new(1_000, 64 << 20) });
+    lab.server.serve_behind(queues.clone(), lab.runtime.handle().clone());
+    let other = Terms {
+        class: CallClass::Write,
+        deadline_ns: u64::MAX,
+        connection: Arc::new(Connection::new(7, "127.0.0.1:10")),
+        call_id: 1,
+        is_traced: false,
+        attributes: Vec::new(),
+    };
+    (lab, queues, other)
+}
+
+/// A row of 34 MB, which asks twice for room.
+fn put_large_row(lab: &Lab) {
+    for at in 0..34 {
+        let cells = (0..10).map(|of| cell(&format!("{at:02}{of}"), &[7; 100_000])).collect();
+        lab.mutate(put(10), cells).unwrap();
+    }
+}
+
+/// What it had announced was counted as if it were another's, and it was told that there was no room whenever it came.
+#[test]
+fn a_multi_does_not_stand_in_its_own_way() {
+    let (lab, queues, other) = with_room_for(40 << 20, 20 << 20);
+    put_large_row(&lab);
+    let first = |lab: &Lab| {
+        let response = multi(lab, vec![pb::Action::of_get(0, get("r"))], Vec::new());
+        response.region_action_result[0].result_or_exception[0].clone()
+    };
+    let entry = first(&lab);
+    assert_eq!(entry.exception, None);
+    assert_eq!(entry.result.and_then(|result| result.associated_cell_count), Some(340));
+    assert_eq!(queues.reserved_bytes(), 0, "all is given back");
+    let held = queues.reserve(&other, 10 << 20).unwrap();
+    let refused = first(&lab).exception.expect("another has some of it");
+    assert!(refused.name.ends_with("RegionTooBusyException"), "{}", refused.name);
+    drop(held);
+    assert_eq!(queues.reserved_bytes(), 0);
+}
+
+/// A client that takes no parts of rows got rows of any size, beyond what its call had announced.
+#[test]
+fn a_scan_of_whole_rows_asks_for_room() {
+    let (lab, queues, other) = with_room_for(40 << 20, 20 << 20);
+    put_large_row(&lab);
+    let whole_rows = pb::ScanRequest { client_handles_partials: None, ..lab.open(10, pb::Scan::default()) };
+    assert_eq!(lab.scan(&whole_rows).unwrap().1.len(), 340, "alone");
+    let held = queues.reserve(&other, 10 << 20).unwrap();
+    assert_eq!(class(lab.scan(&whole_rows)), "RegionTooBusyException");
+    let parts = lab.open(10, pb::Scan::default());
+    assert!(lab.scan(&parts).unwrap().1.len() < 340, "parts fit into what was announced");
+    drop(held);
+    assert_eq!(queues.reserved_bytes(), 0);
+}
+
+/// All cells that pass the filter of a condition stood in memory, in no account.
+#[test]
+fn a_condition_on_a_large_row_asks_for_room() {
+    let (lab, queues, other) = with_room_for(20 << 20, 2 << 20);
+    put_large_row(&lab);
+    let filter = pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.PrefixFilter".to_string(),
+        serialized_filter: Some((&b"\x0a\x01r"[..]).into()),
+    };
+    let condition = pb::Condition { row: "r".into(), filter: Some(filter), ..Default::default() };
+    let check = || {
+        let request = pb::MutateRequest {
+            region: lab.specifier(),
+            mutation: put(1),
+            condition: Some(condition.clone()),
+            nonce_group: None,
+        };
+        let checked = lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell("z", b"v")]);
+        checked.map(|(response, _)| response.processed)
+    };
+    assert_eq!(check().unwrap(), Some(true), "alone it gets what it needs");
+    let held = queues.reserve(&other, 10 << 20).unwrap();
+    assert_eq!(class(check()), "RegionTooBusyException");
+    drop(held);
+    assert_eq!(check().unwrap(), Some(true));
+    assert_eq!(queues.reserved_bytes(), 0);
+}
+
+/// An atomic batch could answer with all that the log takes, and nothing was kept for that.
+#[test]
+fn an_atomic_batch_has_a_limit_for_its_results() {
+    let lab = Lab::with(SimFileSystem::new(), RegionServerSettings { result_bytes_max: 5_000, ..settings() });
+    put_row(&lab, 1, &[7; 1_000]);
+    let entries = |count: u32, quiet: bool| {
+        let no_results = pb::NameBytesPair { name: "_rr_".to_string(), value: Some(vec![0].into()) };
+        let attribute = if quiet { vec![no_results] } else { Vec::new() };
+        let append = pb::MutationProto { attribute, ..mutation(MutationType::Append, 1) };
+        let action: Vec<_> = (0..count).map(|index| pb::Action::of_mutation(index, append.clone())).collect();
+        let action =
+            pb::RegionAction { region: lab.specifier(), atomic: Some(true), action, condition: None };
+        let request = pb::MultiRequest { region_action: vec![action], ..Default::default() };
+        let cells = vec![cell("000", b"x"); count as usize];
+        lab.call::<pb::MultiResponse>("Multi", &request, cells).unwrap().0.region_action_result.remove(0)
+    };
+    let refused = entries(10, false).exception.expect("too much");
+    assert!(refused.name.ends_with("DoNotRetryIOException"), "{}", refused.name);
+    assert_eq!(lab.row("r").concat().len(), 1_000, "nothing of it was done");
+    assert_eq!(entries(4, false).exception, None);
+    assert_eq!(entries(10, true).exception, None, "who wants no results gets none");
+    assert_eq!(lab.row("r").concat().len(), 1_002);
 }
 
 /// Each such call copied the file, and the region had its cells once more.

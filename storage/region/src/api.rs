@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cell::{Cell, ReadPoint};
 use halcyon_filter::Filter;
-use halcyon_proto::pb::CompareType;
+use halcyon_proto::pb::{self, CompareType};
 use halcyon_schema::{ClusterUuid, Durability};
 
 pub use halcyon_hfile::{BlockReads, ReadMode};
@@ -214,8 +214,8 @@ pub enum ConditionTest {
     /// Compare `value` (left) with the newest cell of the column (right). An empty `value` stands for "no
     /// such cell, or an empty one".
     Column { family: Bytes, qualifier: Bytes, op: CompareType, value: Bytes },
-    /// Any cell of the row passes the filter.
-    Filter(Box<dyn Filter>),
+    /// Any cell of the row passes the filter. As it was sent: each look at the condition needs one of its own.
+    Filter(pb::Filter),
 }
 
 /// Result of one mutation of a batch: the new cells of an Increment or Append (`Some`, maybe empty), `None`

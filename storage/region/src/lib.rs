@@ -25,6 +25,7 @@
 mod activity;
 mod answers;
 mod api;
+mod batch_times;
 mod bulk_load;
 mod close_marker;
 mod compact;

@@ -11,16 +11,18 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result};
-use halcyon_filter::compare_op_keeps;
+use halcyon_filter::{Filter, compare_op_keeps, parse_filter};
 use halcyon_proto::pb::CompareType;
 
 use crate::api::{
     Condition, ConditionTest, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan, TimeRange,
 };
+use crate::batch_times::{BatchTimes, Behind};
 use crate::mvcc::WriteTicket;
-use crate::read_first::{Attempt, scan_of_columns, scan_of_condition, scan_of_mutation};
+use crate::read_first::{Attempt, ROUNDS, scan_of_columns, scan_of_condition, scan_of_mutation};
 use crate::region::Region;
 use crate::row_lock::{COUNTER_AHEAD_MS_MAX, RowGuards};
+use crate::scan::store_scanner::spend_on_bytes;
 use crate::write::{BatchOutcome, CellsWritten, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
 
 /// What became of a checkAndMutate.
@@ -57,8 +59,8 @@ impl Region {
             let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
             let fresh = wants_fresh.then_some(&mut fresh);
-            let cells =
-                self.add_new_values(&mutation, (&mut row, now_ms, clock_ms), mode, &mut edits, fresh)?;
+            let times = Times { stamped_ms: now_ms, clock_ms, behind: None };
+            let cells = self.add_new_values(&mutation, (&mut row, times), mode, &mut edits, fresh)?;
             outcome.new_bytes += edits.new_bytes;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
@@ -66,7 +68,7 @@ impl Region {
         };
         let scans = || vec![scan_of_columns(&mutation)];
         let checked = self.check_mutation(&mutation);
-        let done = checked.and_then(|()| self.reading_first(mode, scans, attempt));
+        let done = checked.and_then(|()| self.reading_first(mode, ROUNDS, scans, attempt));
         if let Some(told) = told {
             told.push(if done.is_ok() { fresh } else { Vec::new() });
         }
@@ -108,7 +110,7 @@ impl Region {
             guards
                 .stamping(|guards| self.apply_atomic(batch, guards, None, (nonce, mode), told.as_deref_mut()))
         };
-        let done = if reads { self.reading_first(mode, scans, attempt) } else { once(mode, attempt) };
+        let done = if reads { self.reading_first(mode, ROUNDS, scans, attempt) } else { once(mode, attempt) };
         let (results, ticket, new_bytes) = done?;
         Ok(BatchOutcome { ticket, new_bytes, ..BatchOutcome::new(results) })
     }
@@ -178,9 +180,11 @@ impl Region {
             conditions.iter().map(scan_of_condition).chain(of_mutations).collect()
         };
         let attempt = |Attempt { mode, wait, is_last }: Attempt| {
+            // An attempt uses them up. They are made before the rows are locked, as that may take a while.
+            let filters = filters_of(&work.borrow().0)?;
             let mut guards = self.row_locks.try_all(rows.iter().map(Bytes::as_ref), wait)?;
             let (conditions, mutations) = &mut *work.borrow_mut();
-            let Some(not_before) = self.check_conditions(conditions, mode)? else { return Ok(None) };
+            let Some(not_before) = self.check_conditions(conditions, filters, mode)? else { return Ok(None) };
             if let Some(error) = &unknown_family {
                 return Err(error.clone());
             }
@@ -190,14 +194,10 @@ impl Region {
                 guards.stamping(|guards| self.apply_atomic(batch, guards, not_before, (nonce, mode), told));
             applied.map(|applied| Some((applied, not_before)))
         };
-        let done = if !reads {
-            once(mode, attempt)
-        } else if has_filter && mode == ReadMode::AnyDisk {
-            self.read_into_cache(scans());
-            once(mode, attempt) // a filter is used up by that
-        } else {
-            self.reading_first(mode, scans, attempt)
-        };
+        // What a filter looks at may be more than the cache takes: it is not read ahead again and again.
+        let rounds_max = if has_filter { 1 } else { ROUNDS };
+        let done =
+            if reads { self.reading_first(mode, rounds_max, scans, attempt) } else { once(mode, attempt) };
         let Some(((results, ticket, new_bytes), not_before)) = done? else {
             // What was read may not be durable yet, and the answer tells of it.
             let ticket = self.mvcc.barrier();
@@ -217,10 +217,18 @@ impl Region {
     }
 
     /// `None`: one of them does not hold. `Some`: all do, with the latest timestamp of the cells looked at.
-    fn check_conditions(&self, conditions: &mut [Condition], mode: ReadMode) -> Result<Option<Option<i64>>> {
+    fn check_conditions(
+        &self,
+        conditions: &[Condition],
+        filters: Vec<Option<Box<dyn Filter>>>,
+        mode: ReadMode,
+    ) -> Result<Option<Option<i64>>> {
+        assert!(conditions.len() == filters.len(), "each condition is asked with its own filter");
         let mut not_before = None;
-        for condition in conditions {
-            let Some(checked_timestamp) = self.check_condition(condition, mode)? else { return Ok(None) };
+        for (condition, filter) in conditions.iter().zip(filters) {
+            let Some(checked_timestamp) = self.check_condition(condition, filter, mode)? else {
+                return Ok(None);
+            };
             not_before = not_before.max(checked_timestamp);
         }
         Ok(Some(not_before))
@@ -252,6 +260,8 @@ impl Region {
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = guards.stamp(clock_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
         let put_ms = now_ms.max(not_before.unwrap_or(i64::MIN));
+        let mut times = BatchTimes::new(&batch, now_ms, clock_ms);
+        let mut returned_bytes = 0;
         let mut edits = Edits::new(clock_ms, batch.first().and_then(|first| first.cluster_ids.clone()));
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
@@ -259,21 +269,26 @@ impl Region {
             edits.raise_durability(self.durability_of(&mutation));
             let written = edits.edits.len();
             results.push(match mutation.kind {
-                MutationKind::Put => {
-                    self.add_edits(mutation, put_ms, mode, &mut edits)?;
-                    edits.tell(written, told.as_deref_mut());
-                    Ok(None)
-                }
-                MutationKind::Delete => {
-                    self.add_edits(mutation, now_ms, mode, &mut edits)?;
+                MutationKind::Put | MutationKind::Delete => {
+                    let is_put = mutation.kind == MutationKind::Put;
+                    let at_ms = if is_put { put_ms.max(times.at_ms()) } else { times.at_ms() };
+                    times.note_written(&mutation, at_ms);
+                    if times.is_ahead() && deletes_now(&mutation) {
+                        guards.raise_deleted(at_ms);
+                    }
+                    self.add_edits(mutation, at_ms, mode, &mut edits)?;
                     edits.tell(written, told.as_deref_mut());
                     Ok(None)
                 }
                 MutationKind::Increment | MutationKind::Append => {
+                    self.check_results(returned_bytes)?;
                     let mut fresh = Vec::new();
-                    let (row, wanted) =
-                        ((&mut *guards, now_ms, clock_ms), told.is_some().then_some(&mut fresh));
+                    let stamped = Times { stamped_ms: now_ms, clock_ms, behind: times.behind(&mutation) };
+                    let (row, wanted) = ((&mut *guards, stamped), told.is_some().then_some(&mut fresh));
                     let cells = self.add_new_values(&mutation, row, mode, &mut edits, wanted)?;
+                    let new = edits.edits[written..].iter().map(|edit| edit.cell.timestamp());
+                    new.max().into_iter().for_each(|at_ms| times.note_new(at_ms));
+                    returned_bytes += cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
                     if let Some(told) = &mut told {
                         told.push(fresh);
                     }
@@ -293,14 +308,14 @@ impl Region {
     fn add_new_values(
         &self,
         mutation: &Mutation,
-        (guards, stamped_ms, clock_ms): (&mut RowGuards<'_>, i64, i64),
+        (guards, times): (&mut RowGuards<'_>, Times),
         mode: ReadMode,
         edits: &mut Edits,
         mut fresh: Option<&mut Vec<Cell>>,
     ) -> Result<Vec<Cell>> {
-        let scan = scan_of_columns(mutation);
         // A column that is named twice is changed from the same value twice; the last one stays, as in HBase.
         let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
+        let scan = scan_of_columns(mutation);
         for cell in self.read_row_newest(scan, mode)? {
             let before = current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
             assert!(
@@ -310,8 +325,10 @@ impl Region {
         }
         // Columns that were written in this very millisecond move all of them to the next one, so that the new
         // cells of a mutation agree. A column further ahead goes its own way.
-        let next_ms = current.values().map(|cell| cell.timestamp().saturating_add(1));
-        let limit_ms = clock_ms.saturating_add(COUNTER_AHEAD_MS_MAX);
+        let Times { stamped_ms, clock_ms, behind } = times;
+        let next_ms = current.values().map(|cell| times.before_ms(cell).saturating_add(1));
+        let of_counter_ms = clock_ms.saturating_add(COUNTER_AHEAD_MS_MAX);
+        let limit_ms = behind.map_or(of_counter_ms, |behind| behind.limit_ms);
         let now_ms = next_ms.filter(|&next| next <= limit_ms).fold(stamped_ms, i64::max);
         let comparator = self.info.comparator();
         // In the order of their columns, in which HBase finds the first value that is wrong.
@@ -321,6 +338,7 @@ impl Region {
         for delta in deltas {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
             let before = current.get(&column);
+            spend_on_bytes(before.map_or(0, |cell| cell.value().len()) + delta.value().len())?;
             let cell = new_cell(mutation, delta, before, (now_ms, limit_ms))?;
             self.check_new_size(&cell)?;
             edits.count_new(&cell, self.services.settings.new_values_bytes_max)?;
@@ -339,6 +357,17 @@ impl Region {
         Ok(new_cells)
     }
 
+    /// Whether another Increment or Append of an atomic batch may answer, when those before it have so many bytes of results.
+    fn check_results(&self, returned_bytes: usize) -> Result<()> {
+        let bytes_max = self.services.settings.results_bytes_max;
+        if returned_bytes <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "results of one atomic batch have more than {bytes_max} bytes: ask for fewer, or for none"
+        )))
+    }
+
     fn check_new_size(&self, cell: &Cell) -> Result<()> {
         let limit = self.services.settings.keyvalue_max_bytes;
         if limit > 0 && cell.bytes().len() > limit {
@@ -351,10 +380,15 @@ impl Region {
     }
 
     /// `None`: it does not hold. `Some`: it does, with the timestamp of the cell looked at.
-    fn check_condition(&self, condition: &mut Condition, mode: ReadMode) -> Result<Option<Option<i64>>> {
+    fn check_condition(
+        &self,
+        condition: &Condition,
+        filter: Option<Box<dyn Filter>>,
+        mode: ReadMode,
+    ) -> Result<Option<Option<i64>>> {
         let mut scan = Scan::of_row(condition.row.clone());
         scan.time_range = condition.time_range;
-        match &mut condition.test {
+        match &condition.test {
             ConditionTest::Column { family, qualifier, op, value } => {
                 self.store_or_error(family)?;
                 scan.families.insert(family.clone(), Some([qualifier.clone()].into()));
@@ -362,13 +396,10 @@ impl Region {
                 let stored = cells.first();
                 Ok(column_holds(stored, *op, value)?.then(|| stored.map(Cell::timestamp)))
             }
-            ConditionTest::Filter(filter) => {
-                let filter = std::mem::replace(filter, Box::new(Spent));
-                scan.filter = Some(filter);
-                let cells = match self.read_row_newest(scan, mode) {
-                    Err(error) if error.kind() == ErrorKind::NeedsDisk => return Err(error),
-                    other => other?,
-                };
+            ConditionTest::Filter(_) => {
+                assert!(filter.is_some(), "without its filter the condition would hold of any row");
+                scan.filter = filter;
+                let cells = self.read_row_newest(scan, mode)?;
                 Ok(cells.first().map(|first| Some(first.timestamp())))
             }
         }
@@ -380,15 +411,33 @@ fn once<T>(mode: ReadMode, attempt: impl FnOnce(Attempt) -> Result<T>) -> Result
     attempt(Attempt::only(mode))
 }
 
-/// Stands where a condition's filter was before it was used up; never asked.
-struct Spent;
+/// When a mutation is carried out.
+#[derive(Clone, Copy)]
+struct Times {
+    /// The timestamp of its batch.
+    stamped_ms: i64,
+    clock_ms: i64,
+    /// A delete before it in its batch covers it.
+    behind: Option<Behind>,
+}
 
-impl halcyon_filter::Filter for Spent {
-    fn set_reversed(&mut self, _reversed: bool) {}
-
-    fn is_reversed(&self) -> bool {
-        false
+impl Times {
+    /// What the value that is made of this one is behind.
+    fn before_ms(&self, cell: &Cell) -> i64 {
+        let at_ms = cell.timestamp();
+        self.behind
+            .filter(|behind| at_ms >= behind.begin_ms)
+            .map_or(at_ms, |behind| at_ms.max(behind.deleted_ms))
     }
+}
+
+/// The filters of conditions. Errors: `Invalid` for one that is unknown or not sensible.
+fn filters_of(conditions: &[Condition]) -> Result<Vec<Option<Box<dyn Filter>>>> {
+    let filter = |condition: &Condition| match &condition.test {
+        ConditionTest::Filter(filter) => parse_filter(filter).map(Some),
+        ConditionTest::Column { .. } => Ok(None),
+    };
+    conditions.iter().map(filter).collect()
 }
 
 /// The condition's value is the left operand, the stored one the right. An empty value stands for no cell

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use halcyon_cell::{ErrorKind, Result};
+use halcyon_filter::parse_filter;
 
 use crate::api::{Condition, ConditionTest, Mutation, NextState, ReadMode, Scan, ScanLimits};
 use crate::read::Visible;
@@ -16,7 +17,7 @@ use crate::row_lock::RowWait;
 use crate::write::is_newest_version_delete;
 
 /// How often blocks are brought into the cache before the disk is read under the lock.
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 3;
 /// Bytes of cells that are read into the cache at a time.
 const STEP_BYTES: i64 = 1 << 20;
 
@@ -36,10 +37,12 @@ impl Attempt {
 }
 
 impl Region {
-    /// Carries out a write that reads first. `scans`: what it reads. `attempt` has done nothing when it ends with `NeedsDisk`.
+    /// Carries out a write that reads first. `scans`: what it reads. `attempt` has done nothing when it ends with `NeedsDisk`. What is
+    /// not in the cache after `rounds_max` rounds is read under the lock.
     pub(crate) fn reading_first<T>(
         &self,
         mode: ReadMode,
+        rounds_max: usize,
         scans: impl Fn() -> Vec<Scan>,
         mut attempt: impl FnMut(Attempt) -> Result<T>,
     ) -> Result<T> {
@@ -48,7 +51,7 @@ impl Region {
             return attempt(last);
         }
         let all_cached = self.stores.iter().all(|store| store.family.block_cache());
-        let rounds = if all_cached { ROUNDS } else { 1 };
+        let rounds = if all_cached { rounds_max } else { 1 };
         for _ in 0..rounds {
             match attempt(Attempt { mode: ReadMode::CacheOnly, is_last: false, ..last }) {
                 Err(error) if error.kind() == ErrorKind::NeedsDisk => {}
@@ -70,9 +73,12 @@ impl Region {
     fn read_through(&self, scan: Scan) -> Result<()> {
         let mut scanner = self.scanner_at(None, scan, ReadMode::AnyDisk, Visible::Published)?;
         let (mut cells, mut state) = (Vec::new(), NextState::RowDone);
-        while state != NextState::Exhausted {
+        // A row with more than that cannot be read as a whole.
+        let mut bytes_left = i64::try_from(self.services.settings.row_bytes_max).unwrap_or(i64::MAX);
+        while state != NextState::Exhausted && bytes_left >= 0 {
             let mut limits = ScanLimits { size_bytes_left: STEP_BYTES, may_cut_row: true, deadline_ns: None };
             state = scanner.next(&mut limits, &mut cells)?;
+            bytes_left = bytes_left.saturating_sub(STEP_BYTES.saturating_sub(limits.size_bytes_left));
             cells.clear();
         }
         Ok(())
@@ -102,12 +108,13 @@ pub(crate) fn scan_of_mutation(mutation: &Mutation) -> Option<Scan> {
     (!scan.families.is_empty()).then_some(scan)
 }
 
-/// What a condition looks at. Of a filter it is not known how little it will be.
+/// What a condition looks at: with its filter, which passes over most of many rows, and ends at the limit for one row.
 pub(crate) fn scan_of_condition(condition: &Condition) -> Scan {
     let mut scan = Scan::of_row(condition.row.clone());
     scan.time_range = condition.time_range;
-    if let ConditionTest::Column { family, qualifier, .. } = &condition.test {
-        add_column(&mut scan, family, qualifier);
+    match &condition.test {
+        ConditionTest::Column { family, qualifier, .. } => add_column(&mut scan, family, qualifier),
+        ConditionTest::Filter(filter) => scan.filter = parse_filter(filter).ok(), // its attempt has told of an error
     }
     scan
 }

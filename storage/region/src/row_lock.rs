@@ -255,6 +255,19 @@ impl RowGuards<'_> {
     }
 }
 
+impl RowGuards<'_> {
+    /// As [`RowGuards::raise`], of a delete: what comes next is put behind it.
+    pub fn raise_deleted(&mut self, at_ms: i64) {
+        let stripes = match &mut self.guards {
+            Guards::One(stripe) => std::slice::from_mut(stripe),
+            Guards::Many(stripes) => stripes,
+        };
+        for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms <= at_ms) {
+            **stripe = Stamped { at_ms, deleted: true };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

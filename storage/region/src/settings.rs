@@ -76,6 +76,9 @@ pub struct RegionSettings {
     /// Most bytes of cells that Increments and Appends of one write may make, which stands in memory, and in the log, as a whole.
     /// As many as a request may bring (`hbase.ipc.max.request.size` of HBase). No setting of a site.
     pub new_values_bytes_max: usize,
+    /// When Increments and Appends of an atomic batch have so many bytes of results, no other one of it may have any
+    /// (`hbase.server.scanner.max.result.size`, which limits other answers in the same way).
+    pub results_bytes_max: usize,
 }
 
 impl Default for RegionSettings {
@@ -107,6 +110,7 @@ impl Default for RegionSettings {
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
             new_values_bytes_max: 256 << 20,
+            results_bytes_max: 100 << 20,
         }
     }
 }

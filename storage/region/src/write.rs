@@ -29,6 +29,7 @@ use crate::read_first::scan_of_mutation;
 use crate::region::Region;
 use crate::replayed_nonces::ReplayedNonce;
 use crate::row_lock::{RowGuards, RowWait};
+use crate::scan::row_size::{ROOM_STEP_BYTES, ask_for_room};
 
 /// Room that the log's buffer has to have for a write that may not wait for it. Most need less.
 const LOG_ROOM_BYTES: usize = 1 << 20;
@@ -95,13 +96,18 @@ impl Edits {
     }
 
     /// Counts a cell that an Increment or Append has made. These make more than they bring: `Invalid` if all of one write get larger
-    /// than that.
+    /// than that, `Busy` if there is no room for them.
     pub fn count_new(&mut self, cell: &Cell, bytes_max: usize) -> Result<()> {
+        let steps_before = self.new_bytes / ROOM_STEP_BYTES;
         self.new_bytes += cell.bytes().len();
-        if self.new_bytes <= bytes_max {
-            return Ok(());
+        if self.new_bytes > bytes_max {
+            return Err(Error::invalid(format!("new values of one write have more than {bytes_max} bytes")));
         }
-        Err(Error::invalid(format!("new values of one write have more than {bytes_max} bytes")))
+        for step in steps_before..self.new_bytes / ROOM_STEP_BYTES {
+            let bytes = (step + 1) * ROOM_STEP_BYTES;
+            ask_for_room(|| format!("new values of one write that have more than {bytes} bytes"))?;
+        }
+        Ok(())
     }
 
     /// Tells who asks for it the cells of a mutation, which begin at `from`. Nearly nobody does.

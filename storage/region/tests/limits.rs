@@ -104,7 +104,7 @@ fn a_row_that_is_too_large_is_not_gathered() {
         let condition = Condition {
             row: Bytes::from_static(b"r"),
             time_range: TimeRange::ALL,
-            test: ConditionTest::Filter(halcyon_filter::parse_filter(&filter).unwrap()),
+            test: ConditionTest::Filter(filter),
         };
         let put = mutation(MutationKind::Put, b"r", vec![cell("r", "f", "q", b"v")]);
         let checked =
@@ -139,4 +139,58 @@ fn a_large_row_is_not_gathered_from_memory_alone() {
     };
     assert_eq!(gathered(2).unwrap(), 340);
     assert_eq!(gathered(1).unwrap_err().kind(), ErrorKind::Busy);
+}
+
+fn prefix_filter() -> halcyon_proto::pb::Filter {
+    halcyon_proto::pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.PrefixFilter".to_string(),
+        serialized_filter: Some(Bytes::from_static(b"\x0a\x01h")),
+    }
+}
+
+/// What Increments and Appends of one write have made stood in memory, in no account.
+#[test]
+fn what_one_write_makes_asks_for_room() {
+    change_settings(|_| ());
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    bench.mutate(mutation(MutationKind::Put, b"r", vec![cell("r", "f", "q", &[7; 1 << 20])])).unwrap();
+    let asked = |has_room: bool, count: usize| {
+        let appends = vec![append("r", 1); count];
+        let write = || bench.region.mutate(appends, true, Nonce::default(), ReadMode::AnyDisk);
+        with_room(move |_| has_room, || write().map(|_| ()))
+    };
+    let written = bench.wal.stats().entries;
+    assert_eq!(asked(false, 20).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(bench.wal.stats().entries, written, "nothing was written");
+    asked(false, 10).unwrap();
+    asked(true, 20).unwrap();
+    bench.wal.drive();
+}
+
+/// A condition with a filter had all blocks of its row read before it was asked, also those that the filter passes over.
+#[test]
+fn a_condition_reads_what_its_filter_looks_at() {
+    change_settings(|_| ());
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    let cells = (0..2_000).map(|at| cell("huge", "f", &format!("{at:04}"), &[7; 1_000])).collect();
+    bench.mutate(mutation(MutationKind::Put, b"huge", cells)).unwrap();
+    bench.region.flush(None).unwrap();
+    let column = halcyon_proto::pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.ColumnPrefixFilter".to_string(),
+        serialized_filter: Some(Bytes::from_static(b"\x0a\x040001")),
+    };
+    let check = |filter| {
+        let test = ConditionTest::Filter(filter);
+        let condition = Condition::new(Bytes::from_static(b"huge"), test);
+        let put = mutation(MutationKind::Put, b"huge", vec![cell("huge", "f", "z", b"v")]);
+        let checked =
+            bench.region.check_and_mutate(condition, vec![put], Nonce::default(), ReadMode::AnyDisk);
+        bench.wal.drive();
+        checked.unwrap().processed
+    };
+    let before = bench.fs.calls();
+    assert!(check(column));
+    let calls = bench.fs.calls() - before;
+    assert!(calls < 20, "{calls} calls to the disk for one column");
+    assert!(check(prefix_filter()));
 }

@@ -79,3 +79,72 @@ fn a_hot_counter_hides_no_put_and_survives_no_delete() {
         assert!(ahead <= 200, "{ahead} ms ahead of the clock");
     }
 }
+
+fn change_together(bench: &Bench, batch: Vec<Mutation>) -> Vec<Cell> {
+    let outcome = bench.region.mutate(batch, true, Nonce::default(), ReadMode::AnyDisk).unwrap();
+    bench.wal.drive();
+    outcome.ticket.wait().unwrap();
+    outcome.results.into_iter().flat_map(|result| result.unwrap().unwrap_or_default()).collect()
+}
+
+fn increment_of(qualifier: &str) -> Mutation {
+    let one = 1_i64.to_be_bytes();
+    let (qualifier, put) = (qualifier.as_bytes(), CellType::Put);
+    let delta = Cell::build(b"c", b"f", qualifier, LATEST_TIMESTAMP, put, &one, b"", 0);
+    mutation(MutationKind::Increment, b"c", vec![delta])
+}
+
+/// The new value of a hot counter kept its timestamp, and was hidden by a delete that came before it in its batch: the call had
+/// answered with a value that nobody could read.
+#[test]
+fn a_delete_beside_an_increment_hides_what_was_there_before() {
+    let deletes: [fn() -> Mutation; 4] = [
+        || mutation(MutationKind::Delete, b"c", Vec::new()),
+        || mutation(MutationKind::Delete, b"c", vec![parse_cell("c", "f:", CellType::DeleteFamily, false)]),
+        || mutation(MutationKind::Delete, b"c", vec![parse_cell("c", "f:n", CellType::DeleteColumn, false)]),
+        || mutation(MutationKind::Delete, b"c", vec![parse_cell("c", "f:n", CellType::Delete, false)]),
+    ];
+    for delete in deletes {
+        let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap().with("VERSIONS", "5")]);
+        (0..5_000).for_each(|_| increment(&bench, "c"));
+        // As in HBase it is made of the value before the batch.
+        let told = change_together(&bench, vec![delete(), increment_of("n")]);
+        assert_eq!(told.iter().map(Cell::value).collect::<Vec<_>>(), [5_001_i64.to_be_bytes()]);
+        assert_eq!(values(&bench), [5_001_i64.to_be_bytes()], "what was answered can be read");
+        let seen = || bench.scan(Scan { max_versions: 5, ..Scan::default() }).unwrap().concat();
+        if delete().cells.first().is_none_or(|marker| marker.cell_type() != CellType::Delete) {
+            assert_eq!(seen().len(), 1, "no older value is there: {:?}", seen());
+        }
+        // What comes later goes on from there.
+        increment(&bench, "c");
+        assert_eq!(values(&bench), [5_002_i64.to_be_bytes()]);
+        change_together(&bench, vec![delete(), increment_of("n"), increment_of("other")]);
+        // As in HBase one that was not there has the timestamp of the batch, and is hidden by a delete of all columns.
+        let is_of_column = delete().cells.first().is_some_and(|marker| !marker.qualifier().is_empty());
+        let expected = [5_003_i64.to_be_bytes(), 1_i64.to_be_bytes()];
+        let expected = &expected[..if is_of_column { 2 } else { 1 }];
+        assert_eq!(values(&bench), expected);
+        bench.region.flush(None).unwrap();
+        bench.compact(true).unwrap();
+        assert_eq!(values(&bench), expected);
+        put(&bench, "c", "f:n=00000000");
+        assert_eq!(values(&bench)[0], b"00000000", "a put behind it is not hidden");
+        let ahead = seen()[0].timestamp() - bench.clock.now_ms();
+        assert!(ahead <= 100, "{ahead} ms ahead of the clock");
+    }
+}
+
+/// A counter that was changed in this very millisecond had its new value one behind, and a delete after it in the batch did not hide it.
+#[test]
+fn a_delete_behind_an_increment_hides_it() {
+    for before in [0, 1, 20, 5_000] {
+        let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+        (0..before).for_each(|_| increment(&bench, "c"));
+        let marker = parse_cell("c", "f:n", CellType::DeleteColumn, false);
+        let delete = mutation(MutationKind::Delete, b"c", vec![marker]);
+        change_together(&bench, vec![increment_of("n"), delete]);
+        assert!(values(&bench).is_empty(), "deleted last, {before} before: {:?}", values(&bench));
+        increment(&bench, "c");
+        assert_eq!(values(&bench), [1_i64.to_be_bytes()], "begun anew");
+    }
+}

@@ -155,7 +155,7 @@ impl DiskPool {
         started.await.map_err(lost).flatten()
     }
 
-    /// Room for an answer that turns out to be large while it is made.
+    /// Room for the answer of a call, which may turn out to be larger than it announced while it is made.
     pub(crate) fn room(&self, terms: &Terms) -> Arc<AnswerRoom> {
         Arc::new(AnswerRoom { pool: self.0.clone(), terms: terms.clone(), taken: Mutex::new(None) })
     }
@@ -210,7 +210,8 @@ fn give_back_now_and_then(answer_bytes: usize) {
     }
 }
 
-/// What a call has taken for its answer beside what it announced.
+/// What a call has taken for its answer, that which it announced with it: what it needs later is judged as if it had been asked for at
+/// once, so a call that nothing else is beside never stands in its own way.
 pub(crate) struct AnswerRoom {
     pool: Arc<Shared>,
     terms: Terms,
@@ -222,6 +223,16 @@ impl AnswerRoom {
     pub(crate) fn during<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
         let room = self.clone();
         halcyon_region::with_room(move |bytes| room.grow(bytes), work)
+    }
+
+    /// The call has begun with this.
+    pub(crate) fn hold(&self, announced: Option<Reservation>) {
+        let Some(announced) = announced else { return };
+        let mut taken = self.taken.lock();
+        *taken = Some(match taken.take() {
+            Some(before) => before.joined(announced),
+            None => announced,
+        });
     }
 
     fn grow(&self, bytes: usize) -> bool {
@@ -453,6 +464,34 @@ mod tests {
         assert!(poll(next.as_mut()).is_ready() && poll(large_one.as_mut()).is_ready());
         assert!(poll(small_one.as_mut()).is_pending());
         assert_eq!(pool.waiting_count(CallClass::Scan), 1);
+    }
+
+    /// What a call had announced was another's to what it needed later: with half of all announced it never got more.
+    #[test]
+    fn a_call_does_not_stand_in_its_own_way() {
+        let pool = pool(PoolLimits::new(16, 1, 0.0, 0.0));
+        let queues = room_for(1000);
+        pool.keep_room_in(queues.clone());
+        let (reader, other) = (terms(CallClass::Read), terms(CallClass::Read));
+        let Poll::Ready(Ok((_permit, announced))) = poll(pin!(pool.enter(&reader, 500, false))) else {
+            panic!("alone")
+        };
+        let room = pool.room(&reader);
+        room.hold(announced);
+        assert!(room.grow(400) && room.grow(400), "alone it may be of any size");
+        assert_eq!(queues.reserved_bytes(), 1300);
+        let all = room.take().expect("what it announced and what it took");
+        assert!(queues.reserve(&other, 1).is_err());
+        drop(all);
+        let _beside = queues.reserve(&other, 100).expect("all was given back");
+        let Poll::Ready(Ok((_permit, announced))) = poll(pin!(pool.enter(&reader, 500, false))) else {
+            panic!("there is room")
+        };
+        let room = pool.room(&reader);
+        room.hold(announced);
+        assert!(room.grow(150) && !room.grow(1), "three quarters are for reads");
+        drop(room);
+        assert_eq!(queues.reserved_bytes(), 100);
     }
 
     #[test]

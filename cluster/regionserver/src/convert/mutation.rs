@@ -7,7 +7,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::ClusterUuid;
 use prost::Message;
 
-use super::{attribute, check_row, read, time_range};
+use super::{attribute, check_row, time_range};
 use crate::errors::invalid;
 
 const TTL: &str = "_ttl";
@@ -241,8 +241,8 @@ fn delete_type(delete_type: DeleteType) -> CellType {
 pub(crate) fn condition(proto: &pb::Condition) -> Result<Condition, RpcError> {
     check_row(&proto.row)?;
     let time_range: TimeRange = time_range(proto.time_range.as_ref())?;
-    let test = match read::filter(proto.filter.as_ref())? {
-        Some(filter) => ConditionTest::Filter(filter),
+    let test = match &proto.filter {
+        Some(filter) => ConditionTest::Filter(filter.clone()), // the region makes it, as often as it needs it
         None => column_test(proto)?,
     };
     Ok(Condition { row: proto.row.clone(), time_range, test })

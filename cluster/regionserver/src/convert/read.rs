@@ -156,7 +156,7 @@ fn family_time_ranges(ranges: &[pb::ColumnFamilyTimeRange]) -> Result<BTreeMap<B
     ranges.iter().map(convert).collect()
 }
 
-pub(super) fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, RpcError> {
+fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, RpcError> {
     filter.map(|filter| parse_filter(filter).map_err(|error| errors::to_rpc(&error))).transpose()
 }
 

@@ -55,18 +55,17 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
-            let waits = Waits::new(call.terms());
-            let room = server.pool.room(&waits.terms);
+            let waits = Waits::new(call.terms()).with_room(&server);
             Outcome::Later(Box::pin(async move {
-                let (on_pool, of_row) = (online.clone(), room.clone());
+                let on_pool = online.clone();
                 let is_wanted = server.is_wanted(&waits.terms);
                 let work = move || {
-                    let read = || of_row.during(|| read(&on_pool, &request.get, ReadMode::AnyDisk, counts));
+                    let read = || read(&on_pool, &request.get, ReadMode::AnyDisk, counts);
                     Patience::while_wanted(is_wanted, read).map_err(CallError::into_rpc)
                 };
-                let found = server.run_pooled("Get", waits, work).await?;
+                let (found, reservation) = server.run_reserved("Get", waits, work).await?;
                 settle(quota, &found);
-                Ok(Reply { reservation: room.take(), ..reply(&online, found, codec) })
+                Ok(Reply { reservation, ..reply(&online, found, codec) })
             }))
         }
     }

@@ -43,6 +43,7 @@ use halcyon_rpc::{
 use prost::Message;
 
 use crate::RegionServer;
+use crate::calls::pool::AnswerRoom;
 use crate::coprocessors::CallPermit;
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
@@ -197,6 +198,8 @@ struct Waits {
     /// It calls coprocessors, on threads of its own.
     hosted: Option<CallPermit>,
     kind: WorkKind,
+    /// Room for what it gathers as a whole: for its answer, or to look at. `None`: that has a limit of its own.
+    room: Option<Arc<AnswerRoom>>,
 }
 
 /// Which threads do the work of a call that calls no coprocessors.
@@ -216,12 +219,18 @@ const NOTED_PART_NS_MIN: u64 = 10_000_000;
 impl Waits {
     fn new(terms: Terms) -> Waits {
         let (region, kind) = (Bytes::new(), WorkKind::Usual);
-        Waits { terms, answer_bytes: 0, begun: false, region, hosted: None, kind }
+        Waits { terms, answer_bytes: 0, begun: false, region, hosted: None, kind, room: None }
     }
 
     fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
         let answer_bytes = usize::try_from(answer_bytes).unwrap_or(usize::MAX);
         Waits { answer_bytes, ..Waits::new(terms) }
+    }
+
+    /// Rows that it reads as a whole, and new values, ask for room.
+    fn with_room(self, server: &RegionServer) -> Waits {
+        let room = server.pool.room(&self.terms);
+        Waits { room: Some(room), ..self }
     }
 
     fn on(self, online: &OnlineRegion) -> Waits {
@@ -277,7 +286,7 @@ impl RegionServer {
         self.run_reserved(method, waits, work).await.map(|(result, _)| result)
     }
 
-    /// As [`RegionServer::run_pooled`]; beside the result is the room that was kept for the answer.
+    /// As [`RegionServer::run_pooled`]; beside the result is the room that was kept for the answer, and what it has taken while it ran.
     async fn run_reserved<T, F>(
         &self,
         method: &'static str,
@@ -290,7 +299,7 @@ impl RegionServer {
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let Waits { terms, answer_bytes, begun, region, hosted, kind } = waits;
+        let Waits { terms, answer_bytes, begun, region, hosted, kind, room } = waits;
         let pool = match kind {
             _ if hosted.is_some() => &self.coprocessors.pool,
             WorkKind::Usual => &self.pool,
@@ -304,7 +313,11 @@ impl RegionServer {
         });
         let entered_ns = self.env.clock.monotonic_ns();
         let result = match entered {
-            Ok((permit, reservation)) => {
+            Ok((permit, mut reservation)) => {
+                if let Some(room) = &room {
+                    room.hold(reservation.take());
+                }
+                let of_work = room.clone();
                 let is_traced = terms.is_traced;
                 let work = move || {
                     let counted = || Tally::of(work);
@@ -314,9 +327,13 @@ impl RegionServer {
                 };
                 let work = move || {
                     let _hosted = hosted; // as long as it runs
-                    work()
+                    match of_work {
+                        Some(room) => room.during(work),
+                        None => work(),
+                    }
                 };
-                pool.run(permit, work).await.map(|(result, counted)| (result, reservation, counted))
+                let taken = || reservation.or_else(|| room.and_then(|room| room.take()));
+                pool.run(permit, work).await.map(|(result, counted)| (result, taken(), counted))
             }
             Err(error) => Err(error),
         };

@@ -122,10 +122,9 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let hosted = run.permit.take();
     let waits =
         Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
-    let room = server.pool.room(&run.terms);
-    let of_rows = room.clone();
+    let waits = waits.with_room(&server);
     let work = move || {
-        let done = of_rows.during(|| run.go_on(ReadMode::AnyDisk));
+        let done = run.go_on(ReadMode::AnyDisk);
         run.server.drive_logs(); // nobody else does behind this thread
         match done {
             Ok(()) => Ok(run),
@@ -136,10 +135,6 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let reply = match run.complete() {
         Outcome::Ready(result) => result,
         Outcome::Later(later) => later.await,
-    };
-    let reservation = match (reservation, room.take()) {
-        (Some(announced), Some(of_rows)) => Some(announced.joined(of_rows)),
-        (announced, of_rows) => announced.or(of_rows),
     };
     reply.map(|reply| Reply { reservation, ..reply })
 }

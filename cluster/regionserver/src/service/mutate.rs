@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, SeqId};
-use halcyon_env::Lookups;
+use halcyon_env::{Lookups, Patience};
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
@@ -120,19 +120,24 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
-            let waits = Waits::new(request.terms.clone());
+            let waits = Waits::new(request.terms.clone()).with_room(&server);
+            // What it reads first may be all of a row. Once it is written nothing asks any more.
+            let is_wanted = server.is_wanted(&waits.terms);
             Outcome::Later(Box::pin(async move {
                 let on_pool = server.clone();
                 let work = move || {
                     let mut request = request;
-                    let done = request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+                    let attempt = || request.attempt(&on_pool, ReadMode::AnyDisk);
+                    let done = Patience::while_wanted(is_wanted, attempt).map_err(CallError::into_rpc);
                     on_pool.drive_logs(); // nobody else does behind this thread
                     done
                 };
-                match complete(server.run_pooled("Mutate", waits, work).await?, codec, tag) {
+                let (done, reservation) = server.run_reserved("Mutate", waits, work).await?;
+                let reply = match complete(done, codec, tag) {
                     Outcome::Ready(result) => result,
                     Outcome::Later(later) => later.await,
-                }
+                };
+                reply.map(|reply| Reply { reservation, ..reply })
             }))
         }
     }

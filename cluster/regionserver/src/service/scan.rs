@@ -81,6 +81,7 @@ const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), run.answer_bytes_max()).on(&run.holder.online);
+    let waits = waits.of_scan(&run.limits, &server);
     let ScanRun { holder, id, limits, counted, quota, .. } = run;
     server.scanners.await_turn(id, holder);
     let queued = Queued { server: server.clone(), id, limits: Some(limits), counted, quota };
@@ -164,7 +165,7 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         }
     }
     let server = server.clone();
-    let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max());
+    let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max()).of_scan(&opening.limits, &server);
     let is_wanted = server.is_wanted(&waits.terms);
     Outcome::Later(Box::pin(async move {
         let run = move || opening.run(ReadMode::AnyDisk, true).map_err(CallError::into_rpc);
@@ -172,6 +173,13 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
         Ok(Reply { reservation, ..reply })
     }))
+}
+
+impl Waits {
+    /// For a client that takes no parts of rows, a row may be larger than what was announced.
+    fn of_scan(self, limits: &Limits, server: &RegionServer) -> Waits {
+        if limits.partials { self } else { self.with_room(server) }
+    }
 }
 
 /// Whether a call asks for so few rows that the thread that received it may do it. A filter may look at any

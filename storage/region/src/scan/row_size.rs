@@ -18,10 +18,16 @@ thread_local! {
 }
 
 /// Carries out `work`. Rows that it reads as a whole ask `has_room` before they grow beyond each [`ROOM_STEP_BYTES`], with the bytes
-/// that they want besides; if it says no the read ends with an error of kind `Busy`.
+/// that they want besides, and so do new values of Increments and Appends; if it says no the work ends with an error of kind `Busy`.
 pub fn with_room<T>(has_room: impl FnMut(usize) -> bool + 'static, work: impl FnOnce() -> T) -> T {
     let _outer = Outer(ROOM.replace(Some(Box::new(has_room))));
     work()
+}
+
+/// Whether there is room for [`ROOM_STEP_BYTES`] more; `what` they are for, for the error of kind `Busy` if not.
+pub(crate) fn ask_for_room(what: impl FnOnce() -> String) -> Result<()> {
+    let has_room = ROOM.with_borrow_mut(|room| room.as_mut().is_none_or(|room| room(ROOM_STEP_BYTES)));
+    if has_room { Ok(()) } else { Err(Error::new(ErrorKind::Busy, format!("no room for {}", what()))) }
 }
 
 struct Outer(Option<Asks>);
@@ -68,11 +74,7 @@ impl RowSize {
                 format!("Max row size allowed: {}, but the row is bigger than that", self.bytes_max);
             return Err(Error::new(ErrorKind::RowTooBig, message));
         }
-        let has_room = ROOM.with_borrow_mut(|room| room.as_mut().is_none_or(|room| room(ROOM_STEP_BYTES)));
-        if !has_room {
-            let message = format!("no room for a row that has more than {bytes} bytes");
-            return Err(Error::new(ErrorKind::Busy, message));
-        }
+        ask_for_room(|| format!("a row that has more than {bytes} bytes"))?;
         let next = bytes.saturating_add(ROOM_STEP_BYTES as i64).min(self.bytes_max);
         self.asks_below = self.begin_left.saturating_sub(next);
         Ok(())

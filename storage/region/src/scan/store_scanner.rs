@@ -21,6 +21,9 @@ const CELLS_BETWEEN_CLOCK_LOOKS: u32 = 128;
 
 const _: () = assert!(CELLS_BETWEEN_CLOCK_LOOKS.is_power_of_two(), "asked for each cell: no division");
 
+/// So many bytes that are copied cost a look.
+const BYTES_OF_A_LOOK: usize = 1 << 10;
+
 /// What a cell costs against the size limit beside its bytes. Clients compute limits with their own estimate of a
 /// cell in memory, and so does HBase's server (`KeyValue.heapSize`).
 const CELL_OVERHEAD_BYTES: i64 = 32;
@@ -69,11 +72,24 @@ impl LookCost {
 
     /// So many cells were looked at, or are about to be.
     pub fn spend(&self, cells: u32) -> Result<()> {
-        Patience::spend(self.cost.saturating_mul(cells)).map_err(|impatience| match impatience {
-            Impatience::Spent => Error::new(ErrorKind::NeedsDisk, "it takes too long for this thread"),
-            Impatience::Unwanted => Error::new(ErrorKind::Stopping, "nobody waits for the answer any more"),
-        })
+        spend(self.cost.saturating_mul(cells))
     }
+}
+
+fn spend(looks: u32) -> Result<()> {
+    Patience::spend(looks).map_err(|impatience| match impatience {
+        Impatience::Spent => Error::new(ErrorKind::NeedsDisk, "it takes too long for this thread"),
+        Impatience::Unwanted => Error::new(ErrorKind::Stopping, "nobody waits for the answer any more"),
+    })
+}
+
+/// So many bytes were copied, or are about to be: a few long values take as long as many cells. Errors as for [`LookCost::spend`].
+#[inline]
+pub(crate) fn spend_on_bytes(bytes: usize) -> Result<()> {
+    if bytes < BYTES_OF_A_LOOK {
+        return Ok(()); // those are a part of the look at their cell
+    }
+    spend(u32::try_from(bytes / BYTES_OF_A_LOOK).unwrap_or(u32::MAX))
 }
 
 impl Budget<'_> {
@@ -240,12 +256,29 @@ impl StoreScanner {
         budget: &mut Budget<'_>,
         out: &mut impl FoundCells,
     ) -> Result<StoreState> {
+        let mut looks = 0;
+        let state = self.read_row(filter, budget, out, &mut looks)?;
+        // Those since the patience was asked last: most rows are shorter than that.
+        let left = looks & budget.look.mask;
+        if left > 0 {
+            budget.look.spend(left)?;
+        }
+        Ok(state)
+    }
+
+    /// As [`StoreScanner::next`]; `looks` gets how many cells were looked at.
+    fn read_row(
+        &mut self,
+        filter: &mut Option<Box<dyn Filter>>,
+        budget: &mut Budget<'_>,
+        out: &mut impl FoundCells,
+        looks: &mut u32,
+    ) -> Result<StoreState> {
         let Some(first) = self.heap.peek() else { return Ok(StoreState::RowDone) };
         if !self.matcher.on_row() {
             self.matcher.set_row(first.row());
             self.cells_of_row = 0;
         }
-        let mut looks = 0_u32;
         loop {
             let Some(cell) = self.heap.peek() else {
                 return self.row_done();
@@ -256,10 +289,16 @@ impl StoreScanner {
                 cell.seq(),
                 self.read_point
             );
-            if looks > 0 && filter.is_none() && !self.reversed && !same_bytes(cell.row(), self.matcher.row())
+            if *looks > 0 && filter.is_none() && !self.reversed && !same_bytes(cell.row(), self.matcher.row())
             {
                 self.matcher.clear_row(); // nobody has to be asked about it
                 return Ok(StoreState::RowDone);
+            }
+            if let Some(filter) = filter
+                && cell.value().len() >= BYTES_OF_A_LOOK
+                && filter.looks_at_value(cell)
+            {
+                spend_on_bytes(cell.value().len())?;
             }
             let code = self.matcher.match_cell(cell, filter)?;
             match code {
@@ -301,8 +340,8 @@ impl StoreScanner {
                 }
                 MatchCode::DoneScan => return Ok(StoreState::ScanDone),
             }
-            looks += 1;
-            if looks & budget.look.mask == 0 {
+            *looks += 1;
+            if *looks & budget.look.mask == 0 {
                 budget.look.spend(budget.look.mask + 1)?;
                 if budget.may_cut_row
                     && budget.deadline_ns.is_some_and(|deadline| budget.clock.monotonic_ns() >= deadline)
@@ -352,6 +391,7 @@ impl StoreScanner {
                 }
             }
         };
+        spend_on_bytes(len)?;
         *budget.size_bytes_left -= len as i64 + CELL_OVERHEAD_BYTES;
         budget.row_size.check(*budget.size_bytes_left)
     }

@@ -94,6 +94,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             server.wait_for_room(&call.terms).await?;
         }
         let waits = Waits { hosted: permit, ..Waits::new(call.terms.clone()) }.on(&call.online);
+        let waits = waits.with_room(&server); // conditions look at rows as a whole
         let work = move || call.run().map_err(CallError::into_rpc);
         let Answer { value, ticket, guard } = server.run_pooled("ExecService", waits, work).await?;
         if let Some(ticket) = ticket {
