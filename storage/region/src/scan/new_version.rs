@@ -29,23 +29,21 @@ pub(super) enum Fate {
     Gone,
 }
 
-/// A delete marker as far as it hides anything.
+/// A delete marker as far as it hides anything: what was written before it, all versions up to its timestamp or only the one.
 #[derive(Clone, Copy)]
 struct Marker {
     timestamp: i64,
     seq: u64,
-    /// All versions up to the timestamp, or only the one.
-    with_older: bool,
     /// A compaction writes it again.
     stays: bool,
 }
 
-impl Marker {
-    fn hides(&self, put: CellRef<'_>) -> bool {
-        let timestamp = put.timestamp();
-        self.seq >= put.seq()
-            && if self.with_older { timestamp <= self.timestamp } else { timestamp == self.timestamp }
-    }
+/// Markers of one kind that hide a put.
+struct Hiding {
+    /// The first of them that was written.
+    seq: u64,
+    /// None of them stays that another one has not made superfluous.
+    is_forgotten: bool,
 }
 
 /// Follows the cells of one row.
@@ -53,10 +51,13 @@ pub(super) struct NewVersions {
     versions_max: u32,
     /// Whether only the end of a put matters, and not what brought it about.
     ends_alike: bool,
+    /// Those that hide older versions, too, by timestamp, the newest first. If `ends_alike` each was written after those before it. There may
+    /// be a million of them in a row, as of the others.
     of_family: Vec<Marker>,
-    /// Those of the family that hide one version: by timestamp, the newest first. There may be a million of them in a row.
-    of_family_versions: Vec<Marker>,
     of_column: Vec<Marker>,
+    /// Those that hide one version: by timestamp, the newest first, and of one timestamp by when they were written, the last first.
+    of_family_versions: Vec<Marker>,
+    of_column_versions: Vec<Marker>,
     /// The column, once there was a cell of it.
     on_column: bool,
     qualifier: Vec<u8>,
@@ -84,8 +85,9 @@ impl NewVersions {
             versions_max,
             ends_alike,
             of_family: Vec::new(),
-            of_family_versions: Vec::new(),
             of_column: Vec::new(),
+            of_family_versions: Vec::new(),
+            of_column_versions: Vec::new(),
             on_column: false,
             qualifier: Vec::new(),
             live: Timeline::default(),
@@ -111,6 +113,7 @@ impl NewVersions {
         self.qualifier.clear();
         self.qualifier.extend_from_slice(cell.qualifier());
         self.of_column.clear();
+        self.of_column_versions.clear();
         self.live.clear();
         self.last_put = None;
         (self.shown, self.kept) = (0, 0);
@@ -121,24 +124,45 @@ impl NewVersions {
         let (cell_type, timestamp, seq) = (cell.cell_type(), cell.timestamp(), cell.seq());
         let is_of_family = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteFamilyVersion);
         let with_older = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteColumn);
-        let markers = if is_of_family { &mut self.of_family } else { &mut self.of_column };
+        let (older, versions) = match is_of_family {
+            true => (&mut self.of_family, &mut self.of_family_versions),
+            false => (&mut self.of_column, &mut self.of_column_versions),
+        };
         if self.ends_alike {
             // A marker before it that hides all older versions of later writes hides all that this one could.
-            if markers.iter().any(|earlier| earlier.with_older && earlier.seq >= seq) {
+            if older.last().is_some_and(|earlier| earlier.seq >= seq) {
                 return;
             }
-            if !is_of_family {
-                markers.retain(|earlier| earlier.with_older || earlier.timestamp == timestamp);
+            if !is_of_family && versions.last().is_some_and(|earlier| earlier.timestamp != timestamp) {
+                versions.clear(); // nothing of that version follows in the column
             }
+            invariant!(!stays, "of markers that a compaction writes again it matters which one hides a put");
         }
-        let marker = Marker { timestamp, seq, with_older, stays };
-        if is_of_family && !with_older {
-            // They come in this order, so this is nearly always the end.
-            let at = self.of_family_versions.partition_point(|earlier| earlier.timestamp >= timestamp);
-            self.of_family_versions.insert(at, marker);
+        let marker = Marker { timestamp, seq, stays };
+        if with_older {
+            invariant!(
+                older.last().is_none_or(|earlier| earlier.timestamp >= timestamp),
+                "markers come by timestamp, the newest first: one @{timestamp} is behind an older one"
+            );
+            older.push(marker);
         } else {
-            markers.push(marker);
+            // They come in this order, so this is nearly always the end.
+            let is_before = |one: &Marker| (one.timestamp, one.seq) >= (timestamp, seq);
+            let at = versions.partition_point(is_before);
+            versions.insert(at, marker);
         }
+    }
+
+    /// What of markers that hide older versions, too, hides a put.
+    fn hiding(&self, older: &[Marker], put: CellRef<'_>) -> Option<Hiding> {
+        let reaching = &older[..older.partition_point(|marker| marker.timestamp >= put.timestamp())];
+        if self.ends_alike {
+            let first = reaching.get(reaching.partition_point(|marker| marker.seq < put.seq()))?;
+            return Some(Hiding { seq: first.seq, is_forgotten: !first.stays });
+        }
+        let later = reaching.iter().filter(|marker| marker.seq >= put.seq());
+        let seq = later.clone().map(|marker| marker.seq).min()?;
+        Some(Hiding { seq, is_forgotten: later.clone().any(|marker| !marker.stays) })
     }
 
     /// What has become of a put, given everything before it in the row.
@@ -146,14 +170,13 @@ impl NewVersions {
         let start = moment_of_put(put.seq());
         let (mut end, mut fate) = (u64::MAX, Fate::Live);
         let mut is_forgotten = false;
-        let begin = self.of_family_versions.partition_point(|marker| marker.timestamp > put.timestamp());
-        let of_this_version =
-            self.of_family_versions[begin..].iter().take_while(|marker| marker.timestamp == put.timestamp());
-        let markers = self.of_family.iter().chain(&self.of_column).chain(of_this_version);
-        for marker in markers.filter(|marker| marker.hides(put)) {
-            end = end.min(moment_of_marker(marker.seq));
+        let older = [&self.of_family, &self.of_column].map(|markers| self.hiding(markers, put));
+        let version =
+            [&self.of_family_versions, &self.of_column_versions].map(|markers| hiding_version(markers, put));
+        for hiding in older.into_iter().chain(version).flatten() {
+            end = end.min(moment_of_marker(hiding.seq));
             fate = Fate::Deleted;
-            is_forgotten |= !marker.stays;
+            is_forgotten |= hiding.is_forgotten;
         }
         if let Some((timestamp, seq)) = self.last_put
             && timestamp == put.timestamp()
@@ -185,6 +208,14 @@ impl NewVersions {
     pub fn is_full(&self) -> bool {
         self.ends_alike && self.live.count_at_end() >= self.versions_max
     }
+}
+
+/// What of markers that hide one version hides a put. Those of one version all stay, or none does.
+fn hiding_version(versions: &[Marker], put: CellRef<'_>) -> Option<Hiding> {
+    let (timestamp, seq) = (put.timestamp(), put.seq());
+    let behind = versions.partition_point(|one| (one.timestamp, one.seq) >= (timestamp, seq));
+    let last = versions[..behind].last().filter(|last| last.timestamp == timestamp)?;
+    Some(Hiding { seq: last.seq, is_forgotten: !last.stays })
 }
 
 /// How many of the puts seen so far were there at each moment.
@@ -297,6 +328,53 @@ mod tests {
         assert_eq!(live(2, "put@20#3 put@20#1 put@10#2"), "@20#3 @10#2");
         assert_eq!(live(1, "delete@20#2 put@20#3 put@20#1 put@10#1"), "@20#3");
         assert_eq!(live(2, "put@30#9 put@20#6 put@20#4 put@20#2 put@10#1"), "@30#9 @20#6");
+    }
+
+    /// Each put was compared with all of them.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // measures time
+    fn many_markers_of_falling_timestamps_take_no_time_for_each_put() {
+        const COUNT: u64 = 200_000;
+        let started = std::time::Instant::now();
+        for (of_marker, qualifier) in [
+            (CellType::DeleteFamily, ""),
+            (CellType::DeleteFamilyVersion, ""),
+            (CellType::DeleteColumn, "q"),
+            (CellType::Delete, "q"),
+        ] {
+            let mut versions = NewVersions::new(3, true);
+            let cell = |cell_type, qualifier: &str, timestamp: u64, seq: u64| {
+                let cell =
+                    Cell::build(b"r", b"f", qualifier.as_bytes(), timestamp as i64, cell_type, b"", b"", 0);
+                cell.with_seq(seq)
+            };
+            let add = |versions: &mut NewVersions, timestamp: u64| {
+                let marker = cell(of_marker, qualifier, timestamp, 3 * COUNT - timestamp);
+                versions.enter(marker.get());
+                versions.add(marker.get(), false);
+            };
+            let is_of_family = qualifier.is_empty();
+            if is_of_family {
+                (1..=COUNT).rev().for_each(|timestamp| add(&mut versions, timestamp));
+            }
+            for timestamp in (1..=COUNT).rev() {
+                if !is_of_family {
+                    add(&mut versions, timestamp);
+                }
+                let put = cell(CellType::Put, "q", timestamp, 3 * COUNT + timestamp); // after all markers
+                versions.enter(put.get());
+                let is_live = versions.judge(put.get()) == Fate::Live;
+                assert_eq!(is_live, timestamp > COUNT - 3, "{of_marker:?} @{timestamp}");
+            }
+            let hidden = cell(CellType::Put, "q", 0, 2);
+            versions.enter(hidden.get());
+            let is_hidden = matches!(of_marker, CellType::DeleteFamily | CellType::DeleteColumn);
+            let hides = versions.hiding(&versions.of_family, hidden.get());
+            let hides = hides.or_else(|| versions.hiding(&versions.of_column, hidden.get()));
+            assert_eq!(hides.map(|it| it.seq), is_hidden.then_some(2 * COUNT), "the first that was written");
+        }
+        let took = started.elapsed();
+        assert!(took < std::time::Duration::from_secs(20), "{took:?}");
     }
 
     #[test]
