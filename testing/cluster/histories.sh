@@ -3,7 +3,7 @@
 # move, and checked for linearizability (docs/HISTORIES.md). Two masters and three region servers, on ZooKeeper and HDFS.
 #   histories.sh
 # SYSTEM    halcyon (default); hbase: a master and region servers of HBase 2.6.4 on the same ZooKeeper and HDFS
-# SECONDS_OF_FAULTS  how long faults are made, default 180
+# SECONDS_OF_FAULTS  how long faults are made, default 180. A file CLUSTER_DIR/enough ends them after the round that runs
 # SEED      chooses the faults and the operations, default 1
 # FAULTS    which faults; default: kills and freezes of region servers and of the active master, and moves. `all`: those of
 #           faults.sh, first each of them (not with ONLY_PAIRS), then pairs. It needs root, nft (nftables), libfaketime, and 6 GB of memory (8 GB with LOADS)
@@ -153,7 +153,7 @@ if [ "$FAULTS" = all ]; then
   [ -n "${ONLY_PAIRS:-}" ] || read -r -d '' -a single <<< "$FAULTS" || true
 fi
 begun=$SECONDS
-while [ $((SECONDS - begun)) -lt "$SECONDS_OF_FAULTS" ]; do
+while [ $((SECONDS - begun)) -lt "$SECONDS_OF_FAULTS" ] && [ ! -e "$CLUSTER_DIR/enough" ]; do
   if [ ${#single[@]} -gt 0 ]; then
     fault_round "${single[0]}"
     single=("${single[@]:1}")
