@@ -5,7 +5,7 @@
 //! views_for        read point, and of each wanted family its view; held for a scanner that is resumed later
 //! open_store       sources that can hold wanted cells (rows, times, bloom filters) -> heap -> matcher -> StoreScanner
 //! position         every store to the first row
-//! RegionScanner    rows (`scan/region_scanner.rs`)
+//! RegionScanner    rows (`scan/region_scanner.rs`); of one row alone OneRow (`scan/one_row.rs`)
 //! ```
 //!
 //! The read point is taken first and the views afterwards: what a flush or compaction leaves out of a file after that is
@@ -25,6 +25,7 @@ use crate::mob::{MobRead, MobReader, MobScan, ReferencesOnly, SeeingValues};
 use crate::read_points::HeldReadPoint;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
+use crate::scan::one_row::OneRow;
 use crate::scan::source::{Heap, Source};
 use crate::scan::store_scanner::StoreScanner;
 use crate::scan::{RegionScanner, ResumableScan};
@@ -49,25 +50,48 @@ impl Region {
         let _open = self.enter()?;
         self.check_row(&scan.start_row, "get")?;
         let sampled = self.is_read_due().then(|| scan.start_row.clone());
-        let mut cells = Vec::new();
         let bytes_max = self.services.settings.row_bytes_max;
         let is_bounded = mode == ReadMode::CacheOnly && bytes_max > CACHED_ROW_BYTES_MAX;
         let bytes_max = if is_bounded { CACHED_ROW_BYTES_MAX } else { bytes_max };
-        let mut scanner = self.scanner_of_rows(None, scan, mode, Visible::Published, bytes_max)?;
-        loop {
-            match scanner.next(&mut ScanLimits::NONE.clone(), &mut cells) {
-                Ok(NextState::Exhausted) => break,
-                Err(error) if is_bounded && error.kind() == ErrorKind::RowTooBig => {
-                    return Err(Error::needs_disk());
-                }
-                more => _ = more?,
+        let (cells, rows_filtered) = match self.read_row(scan, mode, Visible::Published, bytes_max) {
+            Err(error) if is_bounded && error.kind() == ErrorKind::RowTooBig => {
+                return Err(Error::needs_disk());
             }
-        }
-        self.note_scanned(1, scanner.counts().rows_filtered, &[]);
+            read => read?,
+        };
+        self.note_scanned(1, rows_filtered, &[]);
         if let Some(row) = sampled {
             self.key_samples.keep(&row, false, 1);
         }
         Ok(cells)
+    }
+
+    /// The cells of one row, and how many rows were looked at of which none is returned.
+    pub(crate) fn read_row(
+        &self,
+        scan: Scan,
+        mode: ReadMode,
+        visible: Visible,
+        bytes_max: usize,
+    ) -> Result<(Vec<Cell>, u64)> {
+        if !is_plain_row(&scan) {
+            let (mut scanner, mut cells) =
+                (self.scanner_of_rows(None, scan, mode, visible, bytes_max)?, Vec::new());
+            while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
+            return Ok((cells, scanner.counts().rows_filtered));
+        }
+        let (chosen, read_point, _) = self.views_for(&scan, visible, false)?;
+        let clock = &*self.services.env.clock;
+        let (now_ms, first) = (clock.now_ms(), Key::first_on_row(&scan.start_row));
+        let mut row = OneRow::new(&scan.start_row, bytes_max, clock);
+        for chosen in &chosen {
+            let mob = mob_reader(chosen, &scan, mode);
+            let mut store = open_store(chosen, &scan, false, mob, read_point, mode, now_ms)?;
+            store.seek(first.get())?;
+            row.read(&mut store)?;
+        }
+        let (cells, is_dropped) = row.done()?;
+        Ok((cells, u64::from(is_dropped)))
     }
 
     /// Starts a scan. *Blocking* with `ReadMode::AnyDisk`.
@@ -248,6 +272,14 @@ impl<'a> SelectedStore<'a> {
         let seen = stays.then(|| store.see_memory());
         SelectedStore { at, store, wanted, seen, view: store.view() }
     }
+}
+
+/// Whether the scan is of one row and wants its cells as they are.
+fn is_plain_row(scan: &Scan) -> bool {
+    let is_row = scan.start_row == scan.stop_row && !scan.start_row.is_empty();
+    is_row
+        && (scan.include_start_row && scan.include_stop_row && !scan.reversed)
+        && (scan.filter.is_none() && scan.batch.is_none() && !scan.mob.references_only)
 }
 
 fn open_store(

@@ -466,11 +466,7 @@ impl Region {
             self.row_locks.is_locked(&scan.start_row),
             "what is read without the row's lock may change before the write that depends on it"
         );
-        let mut cells = Vec::new();
-        let mut scanner = self.scanner_at(None, scan, mode, Visible::Newest)?;
-        while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
-            != crate::api::NextState::Exhausted
-        {}
+        let (cells, _) = self.read_row(scan, mode, Visible::Newest, self.services.settings.row_bytes_max)?;
         self.note_scanned(1, 0, &[]);
         Ok(cells)
     }

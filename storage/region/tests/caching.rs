@@ -1,6 +1,8 @@
 //! Which blocks of a family's files are in the cache, by the family's attributes: a reader that may not go to the
 //! disk finds its row, or is told that it would have to.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::common::*;
@@ -8,7 +10,7 @@ use bytes::Bytes;
 use halcyon_cache::FileId;
 use halcyon_cell::{CellType, ErrorKind};
 use halcyon_env::FileSystem;
-use halcyon_region::{NextState, ReadMode, Scan, ScanLimits};
+use halcyon_region::{BlockReads, NextState, ReadMode, Scan, ScanLimits};
 use halcyon_schema::FamilyDescriptor;
 
 const ROWS: usize = 60;
@@ -85,6 +87,20 @@ fn blocks_of_a_flush_are_cached_if_the_family_says_so() {
     write(&bench);
     bench.compact(true).unwrap();
     assert_eq!(in_memory(&bench), ROWS);
+}
+
+/// When the wanted columns were read it went on to the next row: to another block, if the row was the last one of its own.
+#[test]
+fn a_get_of_columns_reads_no_block_behind_its_row() {
+    let bench = flushed(family());
+    for number in 0..ROWS {
+        let reads = Arc::new(BlockReads::default());
+        let mut scan = Scan::of_row(Bytes::from(row(number)));
+        scan.families.insert(Bytes::from("f"), Some([Bytes::from("q")].into()));
+        (scan.cache_blocks, scan.reads) = (false, Some(reads.clone()));
+        assert_eq!(bench.region.get(scan, ReadMode::AnyDisk).unwrap().len(), 1);
+        assert_eq!(reads.disk_count.load(Ordering::Relaxed), 1, "row {number}");
+    }
 }
 
 #[test]

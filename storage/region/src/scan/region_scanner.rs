@@ -49,7 +49,7 @@ pub struct RegionScanner {
 }
 
 /// What a row that gives nothing costs in looks, those at its cells left out: stores are left, sought, and chosen from.
-const LOOKS_OF_A_ROW: u32 = 8;
+pub(super) const LOOKS_OF_A_ROW: u32 = 8;
 
 /// What a scanner needs to resume later with other segments and files.
 pub(crate) struct ResumableScan {

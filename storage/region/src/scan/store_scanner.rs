@@ -5,7 +5,9 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, Error, ErrorKind, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
+use halcyon_cell::{
+    Cell, CellComparator, CellRef, Error, ErrorKind, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes,
+};
 use halcyon_env::{Impatience, Patience, invariant};
 use halcyon_filter::Filter;
 
@@ -121,6 +123,8 @@ pub(crate) struct StoreScanner {
     limit: Option<u32>,
     offset: u32,
     cells_of_row: u32,
+    /// Nobody asks what is behind the row that it reads.
+    ends_with_row: bool,
 }
 
 impl StoreScanner {
@@ -145,6 +149,7 @@ impl StoreScanner {
             limit,
             offset,
             cells_of_row: 0,
+            ends_with_row: false,
         }
     }
 
@@ -152,6 +157,11 @@ impl StoreScanner {
     /// (`mob/seeing_values.rs`).
     pub fn resolving(self, mob: Option<MobReader>) -> StoreScanner {
         StoreScanner { mob, ..self }
+    }
+
+    /// When the row at hand is done it may stand anywhere, and is of no use any more.
+    pub fn end_with_row(&mut self) {
+        self.ends_with_row = true;
     }
 
     /// From now on `holds_flushed` can be told.
@@ -213,6 +223,10 @@ impl StoreScanner {
     /// See [`Heap::held_bytes`]; and those of a value out of a mob file that the filter has looked at last.
     pub fn held_bytes(&self) -> usize {
         self.heap.held_bytes() + self.mob.as_ref().map_or(0, MobReader::held_bytes)
+    }
+
+    pub fn comparator(&self) -> CellComparator {
+        self.heap.comparator()
     }
 
     /// The first cell of the row that comes next, or the next cell of the row being read.
@@ -486,7 +500,7 @@ impl StoreScanner {
         // Nearly always the merge has left the row by itself, and then nothing has to be looked for.
         let is_elsewhere = |cell: CellRef<'_>| !same_bytes(cell.row(), self.matcher.row());
         let is_left = !self.reversed && self.heap.peek().is_none_or(is_elsewhere);
-        if is_left {
+        if self.ends_with_row || is_left {
             self.matcher.clear_row();
             return Ok(StoreState::RowDone);
         }
