@@ -9,7 +9,6 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind};
 use halcyon_contract::remote_procedures::UNKNOWN_ORDER;
 use halcyon_contract::{CLAIMED_QUEUES_MAX, LeftQueue, RegionServerApi, RegionServers};
 use halcyon_schema::ServerName;
@@ -17,7 +16,6 @@ use halcyon_schema::ServerName;
 use crate::errors::Failure;
 use crate::peers::ClusterSources;
 use crate::remote_server::RemoteServer;
-use crate::waiters::Told;
 
 /// Pause after a failure, as often longer as there were failures of that queue.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -124,7 +122,7 @@ fn hash(what: &(&String, &ServerName)) -> u64 {
 
 impl ClusterSources {
     /// Has live servers send what dead ones have left. To be called now and then, by one thread at a time. *Blocking*: it waits until
-    /// all servers have answered or died. What does not work out is tried again by a later call.
+    /// all servers have answered or died, or took too long. What does not work out is tried again by a later call.
     pub fn share_queues(&self) {
         let mut claims = self.claims.lock();
         let left = match self.books.left_queues() {
@@ -143,22 +141,22 @@ impl ClusterSources {
         let plan = claims.plan(&left, &online, &draining, now_ns());
         let told: Vec<_> = plan
             .into_iter()
-            .filter_map(|(queue, server)| Some((remotes.get(&server)?.claim_queue(&queue), queue, server)))
+            .filter_map(|(queue, server)| {
+                let remote = remotes.get(&server)?;
+                Some((remote.claim_queue(&queue), queue, remote))
+            })
             .collect();
-        for (told, queue, server) in told {
-            let result = match told.map(|answer| answer.recv().unwrap_or(Told::Ended)) {
-                Ok(Told::Done) => Ok(()),
-                Ok(Told::Failed(failure)) => Err(failure),
-                Ok(_) => Err(Error::new(ErrorKind::Moved, "the server died").into()),
-                Err(error) => Err(error.into()),
-            };
-            claims.note(&queue, &server, result, now_ns());
+        for (told, queue, remote) in told {
+            let result = told.map_err(Failure::from).and_then(|running| remote.wait_for(running));
+            claims.note(&queue, &remote.server_name(), result, now_ns());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use halcyon_cell::{Error, ErrorKind};
+
     use super::*;
 
     fn server(number: u16) -> ServerName {

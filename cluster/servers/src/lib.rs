@@ -23,6 +23,8 @@
 //! - A server that was declared dead is never online again under that name, and its reports are refused.
 //! - A report that a region is open is answered after the announcement, never before. The region serves after the answer.
 //! - A close ends by the report of its own number, or when the server says that it does not have the region.
+//! - A report that a region is open is refused while a close of it waits: its server closes nothing before the report has an answer.
+//! - No caller waits for ever for a server that lives.
 //! - Reports come from other processes: texts, counts and numbers in them have limits, and no report blocks a thread of the
 //!   runtime.
 //!

@@ -15,9 +15,9 @@ use halcyon_schema::RegionBarriers;
 
 use crate::Servers;
 use crate::claims::Claims;
-use crate::waiters::Told;
+use crate::errors::Failure;
 
-/// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died.
+/// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died, or took too long.
 pub struct ClusterSources {
     pub(crate) servers: Arc<Servers>,
     /// Of the master: what of servers that are gone was sent.
@@ -36,13 +36,9 @@ impl ClusterSources {
         let told: Vec<_> =
             self.servers.remotes().into_iter().map(|server| (server.read_peer(peer_id), server)).collect();
         for (told, server) in told {
+            let ended = told.map_err(Failure::from).and_then(|running| server.wait_for(running));
+            let Err(failure) = ended else { continue };
             let server = server.server_name();
-            let answer = told.map(|answer| answer.recv().unwrap_or(Told::Ended));
-            let failure = match answer {
-                Ok(Told::Failed(failure)) => failure,
-                Err(error) => error.into(),
-                Ok(_) => continue,
-            };
             let error = &failure.error;
             if failure.is(UNKNOWN_ORDER) {
                 tracing::warn!(

@@ -43,6 +43,13 @@ pub(crate) struct Common {
     pub(crate) numbers: Arc<OrderNumbers>,
 }
 
+/// A remote procedure that was ordered.
+pub(crate) struct Running {
+    procedure: i64,
+    receiver: Receiver<Told>,
+    begun_ns: u64,
+}
+
 /// *Thread safety*: all methods from any thread that may block, which no thread of the runtime may.
 pub(crate) struct RemoteServer {
     name: ServerName,
@@ -118,31 +125,46 @@ impl RemoteServer {
     }
 
     /// Has the server read a replication peer. The answer is to be waited for.
-    pub(crate) fn read_peer(&self, peer_id: &str) -> Result<Receiver<Told>> {
+    pub(crate) fn read_peer(&self, peer_id: &str) -> Result<Running> {
         self.begin(Run::read_peer(peer_id))
     }
 
     /// Has the server send what is left of a replication queue. The answer is to be waited for.
-    pub(crate) fn claim_queue(&self, queue: &LeftQueue) -> Result<Receiver<Told>> {
+    pub(crate) fn claim_queue(&self, queue: &LeftQueue) -> Result<Running> {
         self.begin(Run::claim_queue(&queue.peer_id, &queue.name))
     }
 
-    fn begin(&self, run: Run) -> Result<Receiver<Told>> {
+    fn begin(&self, run: Run) -> Result<Running> {
+        let begun_ns = self.common.clock.monotonic_ns();
         let procedure = self.common.numbers.next();
         let receiver = self.waiters.wait_for_run(procedure)?;
         if let Err(error) = self.send(Order::run(procedure, run)) {
             self.waiters.give_up(procedure);
             return Err(error);
         }
-        Ok(receiver)
+        Ok(Running { procedure, receiver, begun_ns })
+    }
+
+    /// Waits for the end of a procedure. `Busy` if the server does not tell it in time: it may end it later.
+    pub(crate) fn wait_for(&self, running: Running) -> std::result::Result<(), Failure> {
+        let time_max = self.common.settings.run_timeout;
+        let now_ns = self.common.clock.monotonic_ns();
+        let waited = Duration::from_nanos(now_ns.saturating_sub(running.begun_ns));
+        match running.receiver.recv_timeout(time_max.saturating_sub(waited)) {
+            Ok(Told::Done) => Ok(()),
+            Ok(Told::Failed(failure)) => Err(failure),
+            Err(RecvTimeoutError::Timeout) => {
+                self.waiters.give_up(running.procedure);
+                let text = format!("{} has not ended what it was told within {time_max:?}", self.name);
+                Err(Error::new(ErrorKind::Busy, text).into())
+            }
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(self.ended().into()),
+        }
     }
 
     fn run(&self, run: Run) -> std::result::Result<(), Failure> {
-        match self.begin(run)?.recv() {
-            Ok(Told::Done) => Ok(()),
-            Ok(Told::Failed(failure)) => Err(failure),
-            _ => Err(self.ended().into()),
-        }
+        let running = self.begin(run)?;
+        self.wait_for(running)
     }
 
     /// Waits for the report of an opening. A server of HBase reports nothing of a region that it has open already: so the server
@@ -182,14 +204,21 @@ impl RemoteServer {
     }
 
     /// Waits for a region to be closed. The report of a close may be lost with an earlier master, and of a region that is
-    /// not open there is none: so the server is asked again and again.
+    /// not open there is none: so the server is asked again and again. `Busy` if it takes too long: the region may be closed later.
     fn wait_until_closed(
         &self,
         procedure: i64,
         request: &CloseRegionRequest,
         receiver: &Receiver<Told>,
     ) -> Result<()> {
+        let time_max = self.common.settings.close_timeout;
+        let begun_ns = self.common.clock.monotonic_ns();
         loop {
+            let waited_ns = self.common.clock.monotonic_ns().saturating_sub(begun_ns);
+            if Duration::from_nanos(waited_ns) >= time_max {
+                let text = format!("{} has not closed {} within {time_max:?}", self.name, request.region);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
             match receiver.recv_timeout(self.common.settings.close_check_period) {
                 Ok(Told::Done) => return Ok(()),
                 Ok(Told::Failed(failure)) => return Err(errors::not_permanent(failure.error)),

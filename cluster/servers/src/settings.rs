@@ -61,6 +61,10 @@ pub struct ServersSettings {
     pub retry_pause: Duration,
     /// A close that was not reported for so long is looked after each time.
     pub close_check_period: Duration,
+    /// A close that takes longer is ordered once more.
+    pub close_timeout: Duration,
+    /// A remote procedure that takes longer, such as the splitting of a WAL, is given up; the master may ask another server.
+    pub run_timeout: Duration,
     /// Orders, and writes to tables such as `hbase:meta`, fail while it is not given.
     pub permit: Permit,
 }
@@ -82,6 +86,8 @@ impl ServersSettings {
             open_check_period: Duration::from_secs(1),
             retry_pause: Duration::from_millis(100),
             close_check_period: Duration::from_secs(1),
+            close_timeout: Duration::from_secs(300),
+            run_timeout: Duration::from_secs(600),
             permit: Permit::always(),
         }
     }

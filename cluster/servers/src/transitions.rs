@@ -114,6 +114,10 @@ async fn opened(
                 format!("the opening {procedure} of {region} on {server} has ended; another one waits");
             Err(NotTaken::Refused(text))
         }
+        Opened::Closing => {
+            let text = format!("{region} was not opened by {server} in time, and is to be closed there");
+            Err(NotTaken::Refused(text))
+        }
         Opened::Announcing(answer) => match answer.await {
             Ok(verdict) => verdict.map_err(NotTaken::Refused),
             Err(_) => later("the caller that waited for it is gone"),

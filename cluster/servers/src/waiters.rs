@@ -2,7 +2,7 @@
 //!
 //! | report | ends |
 //! |---|---|
-//! | `OPENED` | the opening of that region, unless the report repeats one that was answered before. The caller announces the region; then the report is answered |
+//! | `OPENED` | the opening of that region, unless the report repeats one that was answered before. The caller announces the region; then the report is answered. Where a close of the region waits instead, the report is refused |
 //! | `FAILED_OPEN` | the opening of that number |
 //! | `CLOSED` | the close of that number. A close of another number asks the server |
 //! | `ReportProcedureDone` | the procedure of that number |
@@ -10,7 +10,8 @@
 //!
 //! A report may be late, repeated or of an order that an earlier master gave. `CLOSED` counts by its number only: a repeated
 //! one of an earlier close would give a region away that is open again. A repeated `OPENED` of an earlier opening would announce a
-//! region that its server has closed since.
+//! region that its server has closed since. A server closes no region whose `OPENED` has no answer, so a close that waits and a report
+//! that is to come again would wait for each other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -57,6 +58,8 @@ pub(crate) enum Opened {
     Later,
     /// It was answered before, and another opening waits. A server that still waits for this answer has to close the region.
     Superseded,
+    /// No opening waits, and a close does. The server has to close the region.
+    Closing,
     /// It is not waited for.
     Unasked,
 }
@@ -240,7 +243,13 @@ impl Waiters {
             return Opened::Known;
         }
         let state = &mut *state;
-        let Some(opening) = state.openings.get_mut(encoded_name) else { return Opened::Unasked };
+        let Some(opening) = state.openings.get_mut(encoded_name) else {
+            if !state.closings.values().any(|closing| closing.encoded_name == encoded_name) {
+                return Opened::Unasked;
+            }
+            state.note_ended(procedure); // a later opening is not ended by a repetition
+            return Opened::Closing;
+        };
         if opening.procedure != procedure && state.ended.contains(&procedure) {
             return Opened::Superseded;
         }

@@ -212,6 +212,64 @@ fn an_opening_takes_limited_time_and_may_end_late() {
     assert_eq!(*master.status.asked.lock().unwrap(), [asked.clone(), asked.clone(), asked]);
 }
 
+/// An alteration closed a region whose opening had taken longer than the master waits. The server closed nothing before its report had an
+/// answer, and was told to come again until the close was over.
+#[test]
+fn an_opening_that_ends_when_the_region_is_to_be_closed_is_refused() {
+    let master = Master::with(ServersSettings { open_timeout: Duration::from_millis(100), ..settings() });
+    let server = FakeServer::new(&master);
+    let set = |region| *server.shared.region.lock().unwrap() = Some(region);
+    set(Region::Fails(&exceptions::REGION_OPENING, "t,a,3.x. is opening"));
+    let (opened, first) = order_to_open(&master, &server);
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+    let report = |number| master.transition(&server.name, transition(Opened, &region("a"), Some(9), number));
+    assert!(report(first).unwrap_err().is_exception("PleaseHoldException"), "nobody closes it yet");
+
+    let close = |start: &'static str| {
+        let closing = api(&master, &server);
+        let closed = beside(move || closing.close_region(&close_request(&region(start))));
+        server.next_orders();
+        closed
+    };
+    let other = close("b");
+    assert!(report(first).unwrap_err().is_exception("PleaseHoldException"), "another one is closed");
+    let closed = close("a");
+    let why = report(first).unwrap().unwrap_err();
+    assert!(why.contains("is to be closed there"), "{why}");
+    assert!(closed.recv_timeout(Duration::from_millis(100)).is_err(), "it is not closed yet");
+    set(not_serving()); // the server closes what it has opened
+    in_time(&closed).unwrap();
+    in_time(&other).unwrap();
+    // The answer was lost: the report comes again, when another opening waits.
+    *master.status.answer.lock().unwrap() = Unasked::Refused;
+    let (opened, _) = order_to_open(&master, &server);
+    assert!(report(first).unwrap().is_err());
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+}
+
+/// A server that never closed a region, or never ended what it was told, held a thread of the master and the lock of a table for ever.
+#[test]
+fn orders_take_limited_time() {
+    let time_max = Duration::from_millis(100);
+    let close_check_period = Duration::from_millis(20);
+    let limits = ServersSettings { close_timeout: time_max, run_timeout: time_max, ..settings() };
+    let master = Master::with(ServersSettings { close_check_period, ..limits });
+    let server = FakeServer::new(&master);
+    *server.shared.region.lock().unwrap() =
+        Some(Region::Fails(&exceptions::REGION_OPENING, "t,a,3.x. is opening"));
+    let (closing, splitting) = (api(&master, &server), api(&master, &server));
+    let closed = beside(move || closing.close_region(&close_request(&region("a"))));
+    assert_eq!(in_time(&closed).unwrap_err().kind(), ErrorKind::Busy);
+    let split = beside(move || splitting.split_wal(Path::new("/hbase/WALs/d,1,2-splitting/d.1")));
+    assert_eq!(in_time(&split).unwrap_err().kind(), ErrorKind::Busy);
+    let late =
+        std::iter::repeat_with(|| server.next_orders()).find_map(|orders| orders.proc.first().cloned());
+    master.done(late.unwrap().proc_id, None); // and nobody waits
+    let sources = ClusterSources::new(master.servers.clone(), Arc::new(OfGone::default()));
+    let peer = PeerDescription { id: "p".to_string(), config: Default::default(), is_enabled: true };
+    assert_eq!(sources.peer_changed(&peer).unwrap_err().kind(), ErrorKind::Busy);
+}
+
 /// A server of HBase does not report a region that it has open already.
 #[test]
 fn an_opening_without_a_report_is_found_by_asking() {
