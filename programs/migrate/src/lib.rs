@@ -261,11 +261,8 @@ async fn open_old_side(migration: &Migration, cuts_over: bool) -> Result<(), Str
 
 /// Compares all rows. Fails if either side has more than the other one.
 async fn verify(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
-    compare::compare_all(migration, way).await?;
-    // Rows that could not be searched for after a cut over are among them.
-    if migration.state.lock().unsearched_ms.take().is_some() {
-        migration.save()?;
-    }
+    let cut_over = if way == Way::Forth { Way::Back } else { Way::Forth };
+    after::verify(migration, cut_over).await?;
     refuse_surplus(migration, way)
 }
 
