@@ -19,6 +19,7 @@
 //! *Thread safety*: all methods from any thread. *Lock order*: no lock of this crate is held while another is taken, or
 //! while a region is called.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -416,18 +417,32 @@ impl RegionServer {
         table: &Arc<TableDescriptor>,
         announce: &dyn Fn(u64) -> Result<()>,
     ) -> Result<u64> {
+        if let Some(opening) = self.begin_opening(info, table)? {
+            let announced = announce(opening.seq());
+            return self.end_opening(opening, announced);
+        }
+        let encoded = info.encoded_name();
+        match self.regions.get(encoded) {
+            Some(online) => {
+                let seq = online.region.open_seq_num().get();
+                announce(seq).map(|()| seq)
+            }
+            None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
+        }
+    }
+
+    /// Opens a region that does not serve before [`RegionServer::end_opening`] was called for what this returns. `None`: it is open, or
+    /// is opening or closing.
+    pub(crate) fn begin_opening(
+        &self,
+        info: &RegionInfo,
+        table: &Arc<TableDescriptor>,
+    ) -> Result<Option<Opening>> {
         if !self.lifecycle.is_serving() {
             return Err(Error::new(ErrorKind::Stopping, format!("{} is going down", self.name)));
         }
-        let encoded = info.encoded_name();
-        if !self.regions.begin_open(encoded, self.env.clock.monotonic_ns()) {
-            return match self.regions.get(encoded) {
-                Some(online) => {
-                    let seq = online.region.open_seq_num().get();
-                    announce(seq).map(|()| seq)
-                }
-                None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
-            };
+        if !self.regions.begin_open(info.encoded_name(), self.env.clock.monotonic_ns()) {
+            return Ok(None);
         }
         // Not after a freeze in which the master may have declared this server dead: the region may be open elsewhere, and its
         // directory would be taken from that server.
@@ -438,26 +453,39 @@ impl RegionServer {
         if let Ok(online) = &opened {
             self.nonces.report_replayed(&online.region.take_replayed_nonces());
         }
-        let opened = opened.and_then(|online| {
-            let loaded = self.load_coprocessors(&online);
-            match loaded.and_then(|()| announce(online.region.open_seq_num().get())) {
-                Ok(()) => {
-                    self.sources.note_opened();
-                    Ok(online)
-                }
-                Err(error) => {
-                    self.unload_coprocessors(&online, true);
-                    online.region.close(true)?; // no client has written to it
-                    if is_replicated(&online) {
-                        // It may have been announced.
-                        self.sources.note_closed(info.region_name(), online.region.open_seq_num().get());
-                    }
-                    Err(error)
-                }
+        match opened {
+            Ok(online) => match self.load_coprocessors(&online) {
+                Ok(()) => Ok(Some(Opening { online })),
+                Err(error) => self.end_opening(Opening { online }, Err(error)).map(|_| None),
+            },
+            Err(error) => {
+                self.regions.complete_open(info.encoded_name(), None);
+                Err(error)
             }
-        });
-        self.regions.complete_open(encoded, opened.as_ref().ok().cloned());
-        let online = opened?;
+        }
+    }
+
+    /// Lets a region serve that the master has recorded, or closes it if `announced` is an error. *Blocking*.
+    pub(crate) fn end_opening(&self, opening: Opening, announced: Result<()>) -> Result<u64> {
+        let Opening { online } = opening;
+        let (info, encoded) = (online.region.info().clone(), online.region.info().encoded_name());
+        let opened = match announced {
+            Ok(()) => {
+                self.sources.note_opened();
+                Ok(())
+            }
+            Err(error) => {
+                self.unload_coprocessors(&online, true);
+                let closed = online.region.close(true); // no client has written to it
+                if closed.is_ok() && is_replicated(&online) {
+                    // It may have been announced.
+                    self.sources.note_closed(info.region_name(), online.region.open_seq_num().get());
+                }
+                closed.and(Err(error))
+            }
+        };
+        self.regions.complete_open(encoded, opened.is_ok().then(|| online.clone()));
+        opened?;
         self.background.prefetcher.check(&online);
         // As in HBase (`HRegionServer.postOpenDeployTasks`).
         if online.region.has_references() || online.region.compaction_wanted() {
@@ -646,6 +674,25 @@ impl Drop for RegionServer {
     fn drop(&mut self) {
         self.lifecycle.begin_stop();
         self.logs.end();
+    }
+}
+
+/// A region that was opened and does not serve yet: [`RegionServer::end_opening`].
+#[must_use]
+pub(crate) struct Opening {
+    online: Arc<OnlineRegion>,
+}
+
+impl Opening {
+    /// The open sequence number.
+    pub(crate) fn seq(&self) -> u64 {
+        self.online.region.open_seq_num().get()
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the opening of {}", self.online.region.info())
     }
 }
 

@@ -36,6 +36,10 @@ struct FakeMaster {
     while_told: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What it answers to reports of transitions instead of taking them.
     refuses: Mutex<Option<&'static str>>,
+    /// It cannot take reports that a region is open yet.
+    takes_no_openings: AtomicBool,
+    /// The orders of those that it has put off.
+    put_off: Mutex<Vec<i64>>,
 }
 
 impl FakeMaster {
@@ -75,6 +79,11 @@ impl FakeMaster {
             }
             "ReportRegionStateTransition" => {
                 let request = pb::ReportRegionStateTransitionRequest::decode(call.param.clone()).unwrap();
+                let opens = request.transition[0].transition_code() == TransitionCode::Opened;
+                if opens && self.takes_no_openings.load(Ordering::SeqCst) {
+                    self.put_off.lock().extend(&request.transition[0].proc_id);
+                    return Err(RpcError::please_hold("it does not know yet whose it is".to_string()));
+                }
                 self.transitions.lock().extend(request.transition);
                 let while_told = self.while_told.lock().take();
                 // The thread may be the only one of the runtime, which then drives no timer.
@@ -115,6 +124,8 @@ impl Cluster {
             transitions: Mutex::default(),
             while_told: Mutex::default(),
             refuses: Mutex::default(),
+            takes_no_openings: AtomicBool::new(false),
+            put_off: Mutex::default(),
         });
         let rpc = lab.runtime.block_on(async {
             let any = "127.0.0.1:0".parse().unwrap();
@@ -261,9 +272,97 @@ fn the_end_of_a_procedure_is_told_until_it_is_taken() {
     cluster.master.refuses_ends.store(2, Ordering::SeqCst);
     let proc = vec![procedure(3, "regionserver.ReloadQuotasCallable", b"")];
     obeying.call("ExecuteProcedures", &pb::ExecuteProceduresRequest { proc, ..Default::default() }).unwrap();
-    eventually("the master has taken it", || !cluster.master.ends.lock().is_empty());
+    eventually("the master has taken it", || {
+        cluster.lab.clock.advance(Duration::from_millis(100)); // it is told again after a while
+        !cluster.master.ends.lock().is_empty()
+    });
     assert_eq!(cluster.master.ends.lock()[0].proc_id, 3);
     cluster.lab.server.stop().unwrap();
+}
+
+/// A remote procedure that does nothing.
+fn run_order(id: u64) -> pb::ExecuteProceduresRequest {
+    let proc = vec![procedure(id, "regionserver.ReloadQuotasCallable", b"")];
+    pb::ExecuteProceduresRequest { proc, ..Default::default() }
+}
+
+/// A master told a server to come again with its report that a region is open, until other orders would be carried out. Eight such regions
+/// kept all threads for orders, and no WAL of a dead server was split there any more.
+#[test]
+fn reports_that_the_master_cannot_take_yet_keep_no_orders_waiting() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    cluster.master.takes_no_openings.store(true, Ordering::SeqCst);
+    for number in 11..23 {
+        obeying.call("ExecuteProcedures", &open_order(&lab.info, number)).unwrap();
+        eventually("the master is told", || cluster.master.put_off.lock().contains(&number));
+    }
+    obeying.call("ExecuteProcedures", &run_order(3)).unwrap();
+    eventually("another order is carried out", || !cluster.master.ends.lock().is_empty());
+    cluster.master.takes_no_openings.store(false, Ordering::SeqCst);
+    eventually("the master is told all", || {
+        lab.clock.advance(Duration::from_millis(100));
+        told(&cluster).len() == 12
+    });
+    lab.server.stop().unwrap();
+}
+
+/// The same for a region that is new here: it serves when the master has taken the report, and is closed if the server ends before.
+#[test]
+fn a_region_waits_without_a_thread_until_the_master_has_recorded_it() {
+    for is_taken in [true, false] {
+        let cluster = Cluster::of(Some("2.6.4"));
+        cluster.join();
+        let (obeying, lab) = (cluster.obey(), &cluster.lab);
+        write_descriptor(lab);
+        let name = lab.info.encoded_name().to_string();
+        lab.server.close_region(&name, false).unwrap();
+        cluster.master.takes_no_openings.store(true, Ordering::SeqCst);
+        obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+        for count in 1..4 {
+            eventually("the master is told again", || {
+                lab.clock.advance(Duration::from_millis(100));
+                cluster.master.put_off.lock().len() >= count
+            });
+        }
+        assert!(lab.server.regions().online().is_empty());
+        assert_eq!(lab.server.close_region(&name, false).unwrap_err().kind(), ErrorKind::Busy);
+        if is_taken {
+            cluster.master.takes_no_openings.store(false, Ordering::SeqCst);
+            eventually("it serves", || {
+                lab.clock.advance(Duration::from_millis(100));
+                lab.server.regions().online().len() == 1
+            });
+            assert_eq!(told(&cluster), [TransitionCode::Opened]);
+        }
+        lab.server.stop().unwrap();
+        assert!(lab.server.close_region(&name, false).is_ok(), "it is not opening any more");
+        assert!(lab.server.regions().online().is_empty());
+    }
+}
+
+/// A master that waits long for a close orders it again. Each order held a thread until the region was closed.
+#[test]
+fn repeated_orders_to_close_keep_no_orders_waiting() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let (obeying, lab) = (cluster.obey(), &cluster.lab);
+    lab.put("r", "q", "v");
+    let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();
+    let held = Arc::new(HeldFlushes::default());
+    region.set_store_hooks(held.clone());
+    let order = |request| obeying.call_of(Some(5), "ExecuteProcedures", &request).unwrap();
+    order(close_order(lab.specifier(), 12));
+    eventually("the last flush begins", || held.begun.load(Ordering::SeqCst) == 1);
+    (13..33).for_each(|number| order(close_order(lab.specifier(), number)));
+    order(run_order(3));
+    eventually("another order is carried out", || !cluster.master.ends.lock().is_empty());
+    assert_eq!(told(&cluster), []);
+    held.may_go_on.store(1, Ordering::SeqCst);
+    eventually("it is closed", || told(&cluster) == [TransitionCode::Closed]);
+    assert!(lab.server.regions().online().is_empty());
+    lab.server.stop().unwrap();
 }
 
 #[test]

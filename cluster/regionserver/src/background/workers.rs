@@ -30,6 +30,9 @@ pub(crate) trait Worker: Send + Sync + 'static {
 
     /// Ends the wait.
     fn wake(&self);
+
+    /// A thread of it has ended its last piece, because the server does not serve any more.
+    fn end(&self) {}
 }
 
 /// Which goes first where a thread and the calls want the same processor.
@@ -59,7 +62,15 @@ impl Workers {
     pub(crate) fn start(&self, name: &str, priority: Priority, worker: Arc<impl Worker>) -> Result<()> {
         let woken = Arc::clone(&worker);
         self.lifecycle.on_end(move || woken.wake());
-        self.repeat(name, priority, move || worker.run_once(IDLE_WAIT))
+        let (lifecycle, ended) = (Arc::clone(&self.lifecycle), Arc::clone(&worker));
+        let goes_on = move || {
+            let is_serving = lifecycle.is_serving();
+            if !is_serving {
+                ended.end();
+            }
+            is_serving
+        };
+        self.repeat_while(name, priority, goes_on, move || worker.run_once(IDLE_WAIT))
     }
 
     /// Starts a thread that repeats `run`, which does not wait for long, until the server stops.

@@ -13,8 +13,9 @@ use halcyon_schema::RegionInfo;
 use halcyon_wal::{Flushed, FlushedOf};
 use prost::Message;
 
-use super::orders::{Orders, RunOrder, Then};
+use super::orders::{Kind, Orders, RunOrder, Then};
 use super::snapshots;
+use super::telling::Report;
 use crate::RegionServer;
 use crate::errors;
 
@@ -36,9 +37,8 @@ impl Orders {
             let error = &failure.error;
             tracing::warn!(class = run.class, procedure = run.order.procedure, %error, "a remote procedure failed");
         }
-        let request = pb::ReportProcedureDoneRequest { result: vec![result_of(server, run, result)] };
-        self.tell(server, "the end of a procedure", &|| true, |master| master.procedures_done(&request));
-        Then::Done
+        let ended = Report::Done(result_of(server, run, result));
+        self.tell_end(server, ended, Kind::of_class(&run.class), run.order)
     }
 
     fn call(&self, server: &Arc<RegionServer>, run: &RunOrder) -> std::result::Result<(), Failure> {

@@ -66,6 +66,11 @@ impl<J> JobQueue<J> {
         None
     }
 
+    /// Takes all jobs away that have not begun, whatever their time.
+    pub(crate) fn take_all(&self) -> Vec<J> {
+        std::mem::take(&mut *self.waiting.lock()).into_iter().map(|waiting| waiting.job).collect()
+    }
+
     pub(crate) fn wake_all(&self) {
         self.filled.notify_all();
     }
@@ -91,5 +96,8 @@ mod tests {
         clock.advance(Duration::from_millis(6));
         assert_eq!(pop(), Some("late"));
         assert!(queue.has_room(JOBS_MAX) && !queue.has_room(JOBS_MAX + 1));
+        queue.push_later("later", Duration::from_secs(5));
+        queue.push("next", false);
+        assert_eq!((queue.take_all(), queue.take_all()), (vec!["later", "next"], vec![]));
     }
 }

@@ -6,6 +6,7 @@
 //!                                                    refused.rs     tables that stay on HBase's servers
 //!                                                    callables.rs   remote procedures: flush, split a WAL
 //!                                                    snapshots.rs   those of snapshots
+//!                                                    telling.rs     how orders end, told again until it is taken
 //! master ──znodes──> halcyon-zookeeper ──────────────> barriers.rs   snapshots and flushes for clients before 2.6
 //! hbase:quota ──halcyon-client──> quotas.rs                           limits; sizes of regions for the master
 //! backup:system <──halcyon-client── books.rs                           bulk loads, WALs that a backup is to have
@@ -13,7 +14,7 @@
 //! ```
 //!
 //! The master of HBase 2.6.4 gives its orders in `AdminService.ExecuteProcedures`. The server answers at once and works
-//! on threads of its own. It tells the end of each order by `ReportRegionStateTransition` or `ReportProcedureDone`, and
+//! on threads of its own, of which those for `hbase:meta` and for the splitting of WALs do nothing else. It tells the end of each order by `ReportRegionStateTransition` or `ReportProcedureDone`, and
 //! goes on until the master has taken it. A region serves only after the master has recorded that it is open here.
 //!
 //! A master that got no answer sends its order again, so numbers of procedures are remembered for a while.
@@ -32,6 +33,7 @@ mod quotas;
 mod refused;
 mod reports;
 mod snapshots;
+mod telling;
 mod transits;
 
 pub use barriers::BarrierWork;

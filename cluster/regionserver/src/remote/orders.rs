@@ -7,39 +7,100 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
+use halcyon_contract::remote_procedures::SPLIT_WAL;
 use halcyon_env::{Mutex, vitals};
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, exceptions};
-use halcyon_schema::{RegionInfo, ServerName, layout};
+use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName, layout};
+use prost::Message;
 
 use super::descriptors::Descriptors;
 use super::executor::JobQueue;
-use super::link::{MasterError, MasterLink};
+use super::link::MasterLink;
+use super::telling::{OpenedOrder, TellOrder};
 use crate::RegionServer;
 use crate::background::workers::{Priority, Worker};
 use crate::errors;
 
 /// Orders that are worked on at the same time. Opening and closing wait for files most of the time.
 const THREADS_COUNT: usize = 8;
+/// WALs of dead servers that are split at the same time.
+const WAL_THREADS_COUNT: usize = 8;
 /// How long the number of a procedure is remembered after its end (`executedRegionProcs` of HBase: 10 minutes).
 const KEPT_NS: u64 = 600_000_000_000;
 /// Regions of which the newest order is remembered.
 const NEWEST_MAX: usize = 65_536;
-/// Between two attempts to reach the master: at first, at most.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// HBase's number for "no procedure".
 const NO_PROCEDURE: i64 = -1;
+/// How the names of WALs of `hbase:meta` end.
+const META_WAL: &str = ".meta";
 
-/// One order.
-#[derive(Clone, Debug)]
+/// What an order is of. Each kind has a queue and threads of its own: others wait for `hbase:meta`, and for the WALs of dead servers, also
+/// orders of the same server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Rest,
+    Meta,
+    Wals,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Rest, Kind::Meta, Kind::Wals];
+
+    pub(super) fn of_region(region: &RegionInfo) -> Kind {
+        if region.is_meta() && !region.is_secondary() { Kind::Meta } else { Kind::Rest }
+    }
+
+    pub(super) fn of_class(class: &str) -> Kind {
+        if class == SPLIT_WAL { Kind::Wals } else { Kind::Rest }
+    }
+
+    fn threads(self) -> (&'static str, usize) {
+        match self {
+            Kind::Rest => ("orders", THREADS_COUNT),
+            Kind::Meta => ("orders-meta", 1),
+            Kind::Wals => ("orders-wals", WAL_THREADS_COUNT),
+        }
+    }
+}
+
+/// One order, or what is left to do for one.
+#[derive(Debug)]
 pub(super) enum Job {
     Open(OpenOrder),
     Close(CloseOrder),
     Run(RunOrder),
+    Opened(OpenedOrder),
+    Tell(TellOrder),
 }
 
 impl Job {
+    fn kind(&self) -> Kind {
+        match self {
+            Job::Open(open) | Job::Opened(OpenedOrder { open, .. }) => Kind::of_region(&open.region),
+            Job::Close(close) if close.encoded_name == META_ENCODED_NAME => Kind::Meta,
+            Job::Close(_) => Kind::Rest,
+            Job::Run(run) => Kind::of_class(&run.class),
+            Job::Tell(told) => told.kind,
+        }
+    }
+
+    fn order(&self) -> Order {
+        match self {
+            Job::Open(open) | Job::Opened(OpenedOrder { open, .. }) => open.order,
+            Job::Close(close) => close.order,
+            Job::Run(run) => run.order,
+            Job::Tell(told) => told.order,
+        }
+    }
+
+    /// `hbase:meta` is opened when its WALs are split.
+    fn is_urgent(&self) -> bool {
+        let Job::Run(run) = self else { return false };
+        let splits_meta = |it: pb::SplitWalParameter| it.wal_path.ends_with(META_WAL);
+        run.class == SPLIT_WAL && pb::SplitWalParameter::decode(run.data.clone()).is_ok_and(splits_meta)
+    }
+
     /// Says what the calling thread works on.
     fn begin(&self, server: &RegionServer) -> vitals::Work {
         let root = &server.resources.root;
@@ -55,6 +116,13 @@ impl Job {
             }
             Job::Run(RunOrder { class, order, .. }) => {
                 vitals::work(|| format!("the order to run {class} ({})", order.procedure), None)
+            }
+            Job::Opened(OpenedOrder { open, .. }) => vitals::work(
+                || format!("the report that region {} is open", open.region.encoded_name()),
+                Some(&dir_of(&open.region)),
+            ),
+            Job::Tell(told) => {
+                vitals::work(|| format!("the report of the end of an order ({})", told.order.procedure), None)
             }
         }
     }
@@ -96,14 +164,15 @@ pub(super) struct Order {
 /// What becomes of a job after an attempt.
 pub(super) enum Then {
     Done,
-    Again(Duration),
+    /// This is to be done next, after a while.
+    Again(Job, Duration),
 }
 
 /// The orders of a master in another process. *Thread safety*: all methods from any thread.
 pub(crate) struct Orders {
     server: Weak<RegionServer>,
     pub(super) master: Arc<MasterLink>,
-    queue: JobQueue<Job>,
+    queues: [JobQueue<Job>; Kind::ALL.len()],
     /// Numbers of procedures, with the time of their end in `monotonic_ns`.
     known: Mutex<HashMap<i64, Option<u64>>>,
     newest: Mutex<Newest>,
@@ -157,18 +226,30 @@ impl Newest {
 
 impl Orders {
     pub(super) fn new(server: &Arc<RegionServer>, master: Arc<MasterLink>) -> Arc<Orders> {
-        let queue = JobQueue::new(server.env.clock.clone());
+        let queues = Kind::ALL.map(|_| JobQueue::new(server.env.clock.clone()));
         let (known, newest) = (Mutex::default(), Mutex::default());
         let is_own_master = AtomicBool::new(false);
         let (server, descriptors) = (Arc::downgrade(server), Descriptors::default());
-        Arc::new(Orders { server, master, queue, known, newest, is_own_master, descriptors })
+        Arc::new(Orders { server, master, queues, known, newest, is_own_master, descriptors })
     }
 
     pub(super) fn start(self: &Arc<Self>, server: &RegionServer) -> Result<()> {
-        for at in 0..THREADS_COUNT {
-            server.background.start_worker(&format!("orders-{at}"), Priority::Normal, Arc::clone(self))?;
+        for kind in Kind::ALL {
+            let (name, count) = kind.threads();
+            for at in 0..count {
+                let worker = Arc::new(OfKind { orders: Arc::clone(self), kind });
+                server.background.start_worker(&format!("{name}-{at}"), Priority::Normal, worker)?;
+            }
         }
         Ok(())
+    }
+
+    fn queue(&self, kind: Kind) -> &JobQueue<Job> {
+        &self.queues[kind as usize]
+    }
+
+    fn has_room(&self, count: usize) -> bool {
+        self.queues.iter().all(|queue| queue.has_room(count))
     }
 
     /// Takes the orders of a request. An error takes none of them. `is_own_master`: whether a master of Halcyon sent it.
@@ -181,7 +262,7 @@ impl Orders {
         self.is_own_master.store(is_own_master, Ordering::Release);
         let now_ns = server.env.clock.monotonic_ns();
         let jobs = jobs_of(request, server.server_name(), now_ns)?;
-        if !self.queue.has_room(jobs.len()) {
+        if !self.has_room(jobs.len()) {
             return Err(too_many());
         }
         for job in jobs {
@@ -192,11 +273,11 @@ impl Orders {
                 Job::Close(CloseOrder { encoded_name, order, .. }) => {
                     self.newest.lock().note(encoded_name, *order);
                 }
-                Job::Run(_) => {}
+                Job::Run(_) | Job::Opened(_) | Job::Tell(_) => {}
             }
             if self.is_new(&job, now_ns) {
-                let urgent = matches!(&job, Job::Open(open) if open.region.is_meta());
-                self.queue.push(job, urgent);
+                let urgent = job.is_urgent();
+                self.queue(job.kind()).push(job, urgent);
             }
         }
         Ok(())
@@ -215,14 +296,15 @@ impl Orders {
             let text = format!("region {} is not open here", close.encoded_name);
             return Err(RpcError::new(&exceptions::NOT_SERVING_REGION, text));
         }
-        if !self.queue.has_room(1) {
+        if !self.has_room(1) {
             return Err(too_many());
         }
         tracing::info!(
             region = close.encoded_name,
             "a tool has a region closed; the master may not know of it"
         );
-        self.queue.push(Job::Close(close), false);
+        let close = Job::Close(close);
+        self.queue(close.kind()).push(close, false);
         Ok(())
     }
 
@@ -230,7 +312,7 @@ impl Orders {
     fn is_new(&self, job: &Job, now_ns: u64) -> bool {
         let procedure = match job {
             Job::Open(OpenOrder { order, .. }) | Job::Close(CloseOrder { order, .. }) => order.procedure,
-            Job::Run(_) => return true,
+            Job::Run(_) | Job::Opened(_) | Job::Tell(_) => return true,
         };
         if procedure == NO_PROCEDURE {
             return true;
@@ -273,64 +355,48 @@ impl Orders {
         }
     }
 
-    /// Tells the master until it has taken it. False if it refused, or if the server ends, or if it is not so any more.
-    pub(super) fn tell(
-        &self,
-        server: &RegionServer,
-        what: &str,
-        is_so: &dyn Fn() -> bool,
-        call: impl Fn(&MasterLink) -> std::result::Result<(), MasterError>,
-    ) -> bool {
-        let mut pause = PAUSE_MIN;
-        while is_so() {
-            match call(&self.master) {
-                Ok(()) => return true,
-                Err(MasterError::Dead(why)) => {
-                    server.give_up(&format!("the master has declared this server dead: {why}"));
-                    return false;
-                }
-                Err(MasterError::Refused(why)) => {
-                    tracing::warn!(what, why, "the master refuses a report");
-                    return false;
-                }
-                Err(MasterError::Later(why)) => {
-                    tracing::info!(what, why, "the master cannot be told yet");
-                    server.pause(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-            }
-            if !server.is_serving() {
-                return false;
-            }
-        }
-        false
-    }
-
     fn work(&self, server: &Arc<RegionServer>, job: Job) {
         self.begins(&job);
         let _work = job.begin(server);
-        let (order, then) = match &job {
-            Job::Open(open) => (open.order, self.open(server, open)),
-            Job::Close(close) => (close.order, self.close(server, close)),
-            Job::Run(run) => (run.order, self.run(server, run)),
+        let order = job.order();
+        let then = match job {
+            Job::Open(open) => self.open(server, open),
+            Job::Close(close) => self.close(server, close),
+            Job::Run(run) => self.run(server, &run),
+            Job::Opened(opened) => self.tell_opened(server, opened),
+            Job::Tell(told) => self.tell_again(server, told),
         };
         match then {
             Then::Done => self.ended(order, server.env.clock.monotonic_ns()),
-            Then::Again(delay) => self.queue.push_later(job, delay),
+            Then::Again(job, delay) => self.queue(job.kind()).push_later(job, delay),
         }
     }
 }
 
-impl Worker for Orders {
+/// A thread for orders of one kind.
+struct OfKind {
+    orders: Arc<Orders>,
+    kind: Kind,
+}
+
+impl Worker for OfKind {
     fn run_once(&self, timeout: Duration) {
-        let Some(job) = self.queue.pop(timeout) else { return };
-        if let Some(server) = self.server.upgrade() {
-            self.work(&server, job);
+        let Some(job) = self.orders.queue(self.kind).pop(timeout) else { return };
+        if let Some(server) = self.orders.server.upgrade() {
+            self.orders.work(&server, job);
         }
     }
 
     fn wake(&self) {
-        self.queue.wake_all();
+        self.orders.queue(self.kind).wake_all();
+    }
+
+    /// Each thread does so: what another one puts there later, that one finds.
+    fn end(&self) {
+        let left = self.orders.queue(self.kind).take_all();
+        if let Some(server) = self.orders.server.upgrade() {
+            self.orders.end_openings(&server, left);
+        }
     }
 }
 

@@ -9,64 +9,52 @@ use halcyon_proto::pb::region_state_transition::TransitionCode;
 use halcyon_region::Region;
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 
-use super::orders::{CloseOrder, OpenOrder, Order, Orders, Then};
+use super::orders::{CloseOrder, Job, Kind, OpenOrder, Order, Orders, Then};
+use super::telling::{Opened, OpenedOrder, Report};
 use crate::RegionServer;
 
 /// How long an order waits for another one of the same region.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Orders {
-    pub(super) fn open(&self, server: &Arc<RegionServer>, open: &OpenOrder) -> Then {
-        let region = &open.region;
-        if self.is_late(region.encoded_name(), open.order) {
+    pub(super) fn open(&self, server: &Arc<RegionServer>, open: OpenOrder) -> Then {
+        let (region, name) = (&open.region, open.region.encoded_name());
+        if self.is_late(name, open.order) {
             tracing::warn!(%region, procedure = open.order.procedure, "an order to open a region comes behind a later one");
             return Then::Done;
         }
-        let name = region.encoded_name();
         if server.regions.is_changing(name) {
-            return Then::Again(BUSY_PAUSE); // a failure would say that the region is not here
+            return Then::Again(Job::Open(open), BUSY_PAUSE); // a failure would say that the region is not here
         }
         // One that is open is reported as such again. It needs no descriptor, so it cannot fail: the master would have it opened
-        // elsewhere. Meanwhile it may be closed, and opened again: then the report is out of date.
-        let known = server.regions.get(name);
-        let is_so = || match &known {
-            Some(known) => server.regions.get(name).is_some_and(|online| Arc::ptr_eq(known, &online)),
-            None => true, // nobody closes it before
-        };
-        let announce = |seq: u64| {
-            let transition = transition(TransitionCode::Opened, region, Some(seq), open.order);
-            if self.tell_transition(server, transition, &is_so) {
-                return Ok(());
-            }
-            Err(Error::new(ErrorKind::Stopping, "the master did not take the report that the region is open"))
-        };
-        let table = match &known {
-            Some(online) => Ok(online.region.table().clone()),
-            None => {
-                let now_ns = server.env.clock.monotonic_ns();
-                let read = || self.descriptor(server, region.table());
-                self.descriptors.since(region.table(), open.came_ns, now_ns, read)
-            }
-        };
-        let opened = table.and_then(|table| server.open_region_announced(region, &table, &announce));
-        let error = match opened {
-            Ok(_) => return Then::Done,
-            Err(error) => error,
-        };
+        // elsewhere.
+        if let Some(online) = server.regions.get(name) {
+            return self.tell_opened(server, OpenedOrder::new(open, Opened::Known(online)));
+        }
+        let now_ns = server.env.clock.monotonic_ns();
+        let read = || self.descriptor(server, region.table());
+        let table = self.descriptors.since(region.table(), open.came_ns, now_ns, read);
+        match table.and_then(|table| server.begin_opening(region, &table)) {
+            Ok(Some(opening)) => self.tell_opened(server, OpenedOrder::new(open, Opened::New(opening))),
+            Ok(None) => Then::Again(Job::Open(open), BUSY_PAUSE), // another order has begun to open it
+            Err(error) => self.not_opened(server, open, error),
+        }
+    }
+
+    pub(super) fn not_opened(&self, server: &RegionServer, open: OpenOrder, error: Error) -> Then {
         match error.kind() {
-            ErrorKind::Busy => Then::Again(BUSY_PAUSE),
-            ErrorKind::Stopping if server.is_serving() && !is_so() => Then::Again(BUSY_PAUSE),
+            ErrorKind::Busy => Then::Again(Job::Open(open), BUSY_PAUSE),
             ErrorKind::Stopping => Then::Done, // the master knows, or this server ends
             _ => {
+                let region = &open.region;
                 tracing::error!(%region, %error, "a region cannot be opened here");
                 let failed = transition(TransitionCode::FailedOpen, region, None, open.order);
-                self.tell_transition(server, failed, &|| true);
-                Then::Done
+                self.tell_end(server, Report::Transition(failed), Kind::of_region(region), open.order)
             }
         }
     }
 
-    pub(super) fn close(&self, server: &Arc<RegionServer>, close: &CloseOrder) -> Then {
+    pub(super) fn close(&self, server: &Arc<RegionServer>, close: CloseOrder) -> Then {
         let name = &close.encoded_name;
         if self.is_late(name, close.order) {
             tracing::warn!(
@@ -76,8 +64,9 @@ impl Orders {
             );
             return Then::Done;
         }
-        if server.regions.is_opening(name) {
-            return Then::Again(BUSY_PAUSE);
+        // A master of Halcyon orders a close again that takes long, and asks where there is no report.
+        if server.regions.is_opening(name) || (self.is_own_master() && server.regions.is_changing(name)) {
+            return Then::Again(Job::Close(close), BUSY_PAUSE);
         }
         let Some(online) = server.regions.get(name) else {
             // HBase's servers do the same: the master learns where the region is by the report of its server.
@@ -96,8 +85,7 @@ impl Orders {
         // All that was written is in files now, if this order has flushed it. HBase's masters do not expect to be told.
         let flushed = flushed.filter(|_| self.is_own_master()).map(SeqId::get);
         let closed = transition(TransitionCode::Closed, &region, flushed, close.order);
-        self.tell_transition(server, closed, &|| true);
-        Then::Done
+        self.tell_end(server, Report::Transition(closed), Kind::of_region(&region), close.order)
     }
 
     /// Reads what an opening of this region would read, before the master moves it here. Returns the number of store files.
@@ -123,20 +111,6 @@ impl Orders {
         Ok(descriptor)
     }
 
-    /// Again and again, while `is_so`.
-    fn tell_transition(
-        &self,
-        server: &RegionServer,
-        transition: pb::RegionStateTransition,
-        is_so: &dyn Fn() -> bool,
-    ) -> bool {
-        let request = pb::ReportRegionStateTransitionRequest {
-            server: server.server_name().to_pb(),
-            transition: vec![transition],
-        };
-        self.tell(server, "a transition of a region", is_so, |master| master.transition(&request))
-    }
-
     /// Proposes a split (`READY_TO_SPLIT`). The master makes the daughters, or does not. Not repeated after an error: the
     /// server proposes it again while the region is too large.
     pub(super) fn propose_split(&self, server: &RegionServer, parent: &RegionInfo, row: &bytes::Bytes) {
@@ -160,7 +134,7 @@ impl Orders {
     }
 }
 
-fn transition(
+pub(super) fn transition(
     code: TransitionCode,
     region: &RegionInfo,
     open_seq_num: Option<u64>,
