@@ -231,6 +231,10 @@ impl MultipleColumnPrefixFilter {
 }
 
 impl Filter for MultipleColumnPrefixFilter {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.prefixes.capacity() * size_of::<Bytes>()
+    }
+
     fn filter_row_key(&mut self, _first: CellRef<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -284,6 +288,11 @@ impl FirstKeyOnlyFilter {
 }
 
 impl Filter for FirstKeyOnlyFilter {
+    fn held_bytes(&self) -> usize {
+        let qualifiers = self.qualifiers.as_ref().map_or(0, Vec::capacity);
+        size_of::<Self>() + qualifiers * size_of::<Bytes>()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.found = false;
         Ok(())

@@ -13,12 +13,18 @@ pub trait Comparator: Send {
     /// Comparators that only know match and no match answer `Equal` for a match.
     ///
     /// Errors (kind `Invalid`): the value is not of the form the comparator needs, such as a
-    /// `LongComparator` that meets a value of fewer than eight bytes.
+    /// `LongComparator` that meets a value of fewer than eight bytes. Kinds `NeedsDisk` and `Stopping`: it would
+    /// take longer than this thread may, or than anybody waits (`halcyon_env::Patience`).
     fn compare(&self, value: &[u8]) -> Result<Ordering>;
 
     /// As [`crate::Filter::cost`].
     fn cost(&self) -> u32 {
         1
+    }
+
+    /// As [`crate::Filter::held_bytes`]. What several comparators share is divided among them.
+    fn held_bytes(&self) -> usize {
+        size_of_val(self)
     }
 }
 
@@ -59,6 +65,11 @@ impl Comparison {
 
     pub(crate) fn cost(&self) -> u32 {
         self.comparator.as_ref().map_or(1, |comparator| comparator.cost())
+    }
+
+    /// What it keeps beside its own fields.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.comparator.as_ref().map_or(0, |comparator| comparator.held_bytes())
     }
 
     pub(crate) fn has_comparator(&self) -> bool {

@@ -136,9 +136,21 @@ pub trait Filter: Send {
         false
     }
 
-    /// What asking about one cell costs at most, about: 1 is a comparison of a few bytes.
+    /// What asking about one cell costs at most, about: 1 is a comparison of a few bytes. What long values cost beside that the
+    /// comparators tell `halcyon_env::Patience` themselves, and errors of kinds `NeedsDisk` and `Stopping` come from there.
     fn cost(&self) -> u32 {
         1
+    }
+
+    /// The filters in it, itself included: so many are asked by [`Filter::filter_all_remaining`], at most.
+    fn filters_count(&self) -> u32 {
+        1
+    }
+
+    /// Bytes that it keeps while its scan is open, about, and caches as if they were full. Parts of the request's message are left out
+    /// that it only points to.
+    fn held_bytes(&self) -> usize {
+        size_of_val(self)
     }
 
     /// Tells the filter that rows come in descending order. Called once, before the first row.

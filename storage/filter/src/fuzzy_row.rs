@@ -103,6 +103,7 @@ impl FuzzyKey {
         let fixed_end = self.mask.iter().rposition(|&mask| mask == 0xff).map_or(0, |at| at + 1);
         let free_end = last_free.map_or(0, |at| at + 1);
         next.truncate(fixed_end.max(free_end).max(1));
+        next.shrink_to_fit(); // the row may be much longer than the key, and the scan keeps a row for each key
         invariant!(
             reversed || self.matches(&next),
             "the next possible row of a pattern matches it: {}",
@@ -117,6 +118,11 @@ impl FuzzyKey {
         Some(if reversed { increase_last_byte(next) } else { next })
     }
 }
+
+/// Bytes of a key that a row is compared with, or that the next row is made of, for the cost of a look.
+const KEY_BYTES_OF_A_LOOK: usize = 64;
+/// What the three allocations for a short key take beside its bytes, about.
+const ALLOCATION_BYTES: usize = 48;
 
 pub(crate) struct FuzzyRowFilter {
     keys: Vec<FuzzyKey>,
@@ -163,7 +169,16 @@ impl FuzzyRowFilter {
 
 impl Filter for FuzzyRowFilter {
     fn cost(&self) -> u32 {
-        u32::try_from(self.keys.len()).unwrap_or(u32::MAX).max(1)
+        let looks = self.keys.iter().map(|key| 1 + key.key.len() / KEY_BYTES_OF_A_LOOK).sum::<usize>();
+        u32::try_from(looks).unwrap_or(u32::MAX)
+    }
+
+    /// A next row is about as long as its key.
+    fn held_bytes(&self) -> usize {
+        let of_key = |key: &FuzzyKey| {
+            size_of::<FuzzyKey>() + size_of::<(Vec<u8>, usize)>() + 3 * key.key.len() + ALLOCATION_BYTES
+        };
+        size_of::<Self>() + self.keys.iter().map(of_key).sum::<usize>()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -204,4 +219,18 @@ impl Filter for FuzzyRowFilter {
     }
 
     direction_flag!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row much longer than the keys was kept for each of them, to say where the scan goes next.
+    #[test]
+    fn next_rows_take_as_much_as_their_keys() {
+        let key = FuzzyKey::new(&[2, 0], &[0, 1], false).unwrap();
+        let next = key.next_row(&[1; halcyon_cell::ROW_LEN_MAX], false).unwrap();
+        assert_eq!(next, [2]);
+        assert!(next.capacity() < 64, "{} bytes", next.capacity());
+    }
 }

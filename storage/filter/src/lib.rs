@@ -12,13 +12,14 @@
 //! columns.rs          by qualifier, counting columns   fuzzy_row.rs        rows with any bytes in places
 //! values.rs           by family, timestamp, value      comparators/        bytes, decimals, text
 //! parse.rs, wire.rs   from bytes, with limits          regex/              Java's patterns
+//! looks.rs            what comparing costs
 //! ```
 //!
 //! Where HBase reads behind the end of a value, overflows, or loses rows by a slip, the code says so and does
 //! what was meant; everywhere else it does what HBase does, including that `NO_OP` keeps nothing.
 //!
 //! When you change what a filter answers, run `testing/compat/golden/FilterGolden.java` again and compare;
-//! when you add a class, add it to `parse.rs`, to that program and to the fuzz seeds.
+//! when you add a class, add it to `parse.rs`, to that program and to the fuzz seeds, and tell in `held_bytes` what it keeps.
 
 mod columns;
 mod comparator;
@@ -27,6 +28,7 @@ mod expressions;
 mod filter;
 mod fuzzy_row;
 mod list;
+mod looks;
 mod multi_row_range;
 mod parse;
 mod regex;
@@ -37,4 +39,4 @@ mod wrap;
 
 pub use comparator::{Comparator, compare_op_keeps};
 pub use filter::{Filter, ReturnCode, RowOutcome, finish_row};
-pub use parse::{FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, parse_comparator, parse_filter};
+pub use parse::{FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, check_filter, parse_comparator, parse_filter};

@@ -32,8 +32,28 @@ use crate::{Filter, ReturnCode};
 
 type Filters = Vec<Box<dyn Filter>>;
 
-fn cost_of<'a>(filters: impl Iterator<Item = &'a (dyn Filter + 'static)>) -> u32 {
-    filters.fold(1, |sum: u32, filter| sum.saturating_add(filter.cost()))
+/// A buffer for a key that is longer than this is not kept from one row to the next.
+const KEPT_KEY_LEN_MAX: usize = 256;
+
+/// What asking a list costs, and how many filters are in it. A list asks each of its filters first whether all is done, and such a question
+/// goes to all filters in there: a filter at the bottom of many lists is asked by each of them.
+#[derive(Clone, Copy)]
+struct Size {
+    cost: u32,
+    filters_count: u32,
+}
+
+impl Size {
+    fn of(filters: &[Box<dyn Filter>]) -> Size {
+        let mut size = Size { cost: 1, filters_count: 1 };
+        for filter in filters {
+            let count = filter.filters_count();
+            // The first of them is asked by the filter itself, as part of its cost.
+            size.cost = size.cost.saturating_add(filter.cost()).saturating_add(count - 1);
+            size.filters_count = size.filters_count.saturating_add(count);
+        }
+        size
+    }
 }
 
 /// The list of AND (`MUST_PASS_ALL`).
@@ -43,14 +63,15 @@ pub(crate) struct AllOf {
     hinting: Vec<bool>,
     /// Indexes of the filters that answered the last cell with a hint.
     hinted: Vec<usize>,
+    size: Size,
     reversed: bool,
 }
 
 impl AllOf {
     pub(crate) fn new(filters: Filters) -> AllOf {
         let hinting = filters.iter().map(|filter| filter.is_hinting()).collect();
-        let hinted = Vec::with_capacity(filters.len());
-        AllOf { filters, hinting, hinted, reversed: false }
+        let (hinted, size) = (Vec::with_capacity(filters.len()), Size::of(&filters));
+        AllOf { filters, hinting, hinted, size, reversed: false }
     }
 
     /// Asks the filters behind `from` that only may move the list further by a hint.
@@ -66,7 +87,17 @@ impl AllOf {
 
 impl Filter for AllOf {
     fn cost(&self) -> u32 {
-        cost_of(self.filters.iter().map(|filter| &**filter))
+        self.size.cost
+    }
+
+    fn filters_count(&self) -> u32 {
+        self.size.filters_count
+    }
+
+    fn held_bytes(&self) -> usize {
+        let filters = self.filters.iter().map(|filter| filter.held_bytes()).sum::<usize>();
+        let of_each = size_of::<Box<dyn Filter>>() + size_of::<bool>() + size_of::<usize>();
+        size_of::<Self>() + filters + self.filters.capacity() * of_each
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -281,12 +312,14 @@ impl Alternative {
 /// The list of OR (`MUST_PASS_ONE`).
 pub(crate) struct AnyOf {
     alternatives: Vec<Alternative>,
+    size: Size,
     reversed: bool,
 }
 
 impl AnyOf {
     pub(crate) fn new(filters: Filters) -> AnyOf {
-        AnyOf { alternatives: filters.into_iter().map(Alternative::new).collect(), reversed: false }
+        let size = Size::of(&filters);
+        AnyOf { alternatives: filters.into_iter().map(Alternative::new).collect(), size, reversed: false }
     }
 
     fn any(&self, mut question: impl FnMut(&dyn Filter) -> bool) -> bool {
@@ -296,7 +329,18 @@ impl AnyOf {
 
 impl Filter for AnyOf {
     fn cost(&self) -> u32 {
-        cost_of(self.alternatives.iter().map(|alternative| &*alternative.filter))
+        self.size.cost
+    }
+
+    fn filters_count(&self) -> u32 {
+        self.size.filters_count
+    }
+
+    /// Each alternative may have the key of a cell, and a hint.
+    fn held_bytes(&self) -> usize {
+        let filters = self.alternatives.iter().map(|one| one.filter.held_bytes()).sum::<usize>();
+        let of_each = size_of::<Alternative>() + 2 * KEPT_KEY_LEN_MAX;
+        size_of::<Self>() + filters + self.alternatives.capacity() * of_each
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -304,6 +348,9 @@ impl Filter for AnyOf {
             one.filter.reset()?;
             one.code = None;
             one.included = false;
+            one.hint = None;
+            one.asked.clear();
+            one.asked.shrink_to(KEPT_KEY_LEN_MAX);
         }
         Ok(())
     }

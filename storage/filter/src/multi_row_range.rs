@@ -158,6 +158,10 @@ impl MultiRowRangeFilter {
 }
 
 impl Filter for MultiRowRangeFilter {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.ranges.capacity() * size_of::<RowRange>()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.code = None;
         Ok(())

@@ -46,8 +46,21 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 ///
 /// Errors (kind `Invalid`): the class is unknown, its bytes are not its message or not sensible, or one of
 /// [`FILTER_DEPTH_MAX`] and [`FILTERS_COUNT_MAX`] is exceeded. The message names the class.
+///
+/// Kinds `NeedsDisk` and `Stopping`: building its expressions would take longer than this thread may, or than anybody
+/// waits (`halcyon_env::Patience`).
 pub fn parse_filter(filter: &pb::Filter) -> Result<Box<dyn Filter>> {
-    let mut parser = FilterParser { depth: 0, filters_count: 0, expressions: Expressions::default() };
+    parse_with(filter, Expressions::default())
+}
+
+/// Whether [`parse_filter`] knows all classes in a filter and can read it. Builds no expressions, some of which take long: one that
+/// turns out to be too large is none of its errors.
+pub fn check_filter(filter: &pb::Filter) -> Result<()> {
+    parse_with(filter, Expressions::only_checked()).map(|_| ())
+}
+
+fn parse_with(filter: &pb::Filter, expressions: Expressions) -> Result<Box<dyn Filter>> {
+    let mut parser = FilterParser { depth: 0, filters_count: 0, expressions };
     let parsed = parser.parse(filter)?;
     assert!(
         parser.depth == 0 && (1..=FILTERS_COUNT_MAX).contains(&parser.filters_count),

@@ -26,6 +26,10 @@ impl Filter for RowFilter {
         self.comparison.cost()
     }
 
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.comparison.held_bytes()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.drop_row = false;
         Ok(())

@@ -35,6 +35,10 @@ impl Filter for PartFilter {
         self.comparison.cost()
     }
 
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.comparison.held_bytes()
+    }
+
     fn filter_row_key(&mut self, _first: CellRef<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -87,6 +91,10 @@ impl ColumnValueFilter {
 impl Filter for ColumnValueFilter {
     fn cost(&self) -> u32 {
         self.comparison.cost()
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.comparison.held_bytes()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -154,6 +162,10 @@ impl Filter for SingleColumnValueFilter {
         self.comparison.cost()
     }
 
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.comparison.held_bytes()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.found = false;
         self.matched = false;
@@ -212,6 +224,9 @@ impl Filter for SingleColumnValueFilter {
     direction_flag!();
 }
 
+/// Room for so many timestamps is kept from one row to the next.
+const TIMESTAMPS_KEPT_MAX: usize = 64;
+
 /// `DependentColumnFilter`: keeps the cells of a row whose timestamp is that of a (passing) cell of the
 /// column.
 pub(crate) struct DependentColumnFilter {
@@ -235,8 +250,13 @@ impl Filter for DependentColumnFilter {
         self.comparison.cost()
     }
 
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.comparison.held_bytes()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.timestamps.clear();
+        self.timestamps.shrink_to(TIMESTAMPS_KEPT_MAX); // nobody counts those between rows
         Ok(())
     }
 
@@ -296,6 +316,10 @@ impl TimestampsFilter {
 }
 
 impl Filter for TimestampsFilter {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.timestamps.capacity() * size_of::<i64>()
+    }
+
     fn filter_row_key(&mut self, _first: CellRef<'_>) -> Result<bool> {
         Ok(false)
     }

@@ -24,7 +24,15 @@ macro_rules! pass_on {
         }
 
         fn cost(&self) -> u32 {
-            self.inner.cost()
+            self.inner.cost().saturating_add(1)
+        }
+
+        fn filters_count(&self) -> u32 {
+            self.inner.filters_count().saturating_add(1)
+        }
+
+        fn held_bytes(&self) -> usize {
+            size_of::<Self>() + self.inner.held_bytes()
         }
 
         fn is_family_essential(&self, family: &[u8]) -> Result<bool> {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{hex, list, message};
-use halcyon_cell::{Cell, Result};
+use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_env::Patience;
 use halcyon_env::sim::Dice;
 use halcyon_filter::{
     FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, Filter, finish_row, parse_comparator, parse_filter,
@@ -315,4 +316,68 @@ fn many_large_patterns_are_refused() {
     assert!(error.message().contains("of its filter") || error.message().contains("of a filter"), "{error}");
     let equal = list(pb::filter_list::Operator::MustPassOne, (0..4_000).map(|_| filter(0)).collect());
     parse_filter(&equal).expect("one pattern is compiled once");
+}
+
+fn substring(text: String) -> pb::Comparator {
+    common::comparator("SubstringComparator", &pb::SubstringComparator { substr: text })
+}
+
+/// Each place of a value was compared with as much of the text as agreed: hours for one cell, on whatever thread looked at it.
+#[test]
+fn long_substrings_are_found_in_time_that_grows_with_the_value() {
+    let long = |end: &str| substring("A".repeat(1 << 20) + end);
+    let mut value = vec![b'a'; 10 << 20];
+    let start = Instant::now();
+    assert!(parse_comparator(&long("b")).unwrap().compare(&value).unwrap().is_ne());
+    assert!(parse_comparator(&long("")).unwrap().compare(&value).unwrap().is_eq());
+    value.push(b'B');
+    assert!(parse_comparator(&long("b")).unwrap().compare(&value).unwrap().is_eq(), "at the very end");
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let inline = |value: &[u8]| Patience::of_looks(4_096, || parse_comparator(&long("b"))?.compare(value));
+    assert_eq!(inline(&value).unwrap_err().kind(), ErrorKind::NeedsDisk);
+    assert!(inline(b"aab").unwrap().is_ne());
+}
+
+/// A few bytes of pattern become as many states as a text has bytes, and each of these took a walk over the automaton.
+#[test]
+fn searches_of_long_texts_end_or_are_given_up() {
+    let value: Vec<u8> = Random::new(5).bytes(4 << 20).iter().map(|byte| b'a' + byte % 2).collect();
+    for (pattern, len_max) in [
+        ("[ab]*a[ab]{4000}c", value.len()),
+        ("[ab]*a[ab]{40}c", value.len()),
+        ("\\b[ab]*a[ab]{4000}c", value.len()),
+        ("(?=a)[ab]*a[ab]{100}c", 128 << 10),
+        ("(?=a)(?:a(?=[ab]*a[ab]{100}c)|b)*c", 128 << 10),
+        ("([ab]*a[ab]{1000})c\\1", 128 << 10),
+    ] {
+        let comparator = parse_comparator(&regex(pattern)).unwrap();
+        // Of the texts that are not too long for it, the longest takes most.
+        for len in (0..).map(|halved| len_max >> halved) {
+            let start = Instant::now();
+            let found = comparator.compare(&value[..len]).map(|order| order.is_eq());
+            let took = start.elapsed();
+            println!("{pattern:40} on {len} bytes: {took:?} {found:?}");
+            assert!(took < Duration::from_secs(60), "{pattern} took {took:?}");
+            if !found.as_ref().is_err_and(|error| error.message().contains("are over")) {
+                assert!(matches!(found, Ok(false) | Err(_)));
+                break;
+            }
+        }
+    }
+    // What an automaton gets over in one go is searched, however long it is.
+    let log = "2026-11-30 INFO all is well; ".repeat(400_000) + "ERROR 7";
+    for pattern in ["error [0-9]+$", "(ERROR|FATAL) \\d", "^.*\\p{Lu}{5} 7$"] {
+        let insensitive = pb::RegexStringComparator {
+            pattern: pattern.to_string(),
+            pattern_flags: 2,
+            charset: "UTF-8".to_string(),
+            engine: None,
+        };
+        let comparator =
+            parse_comparator(&common::comparator("RegexStringComparator", &insensitive)).unwrap();
+        assert!(comparator.compare(log.as_bytes()).unwrap().is_eq(), "{pattern}");
+        let inline = Patience::of_looks(4_096, || comparator.compare(log.as_bytes()));
+        assert_eq!(inline.unwrap_err().kind(), ErrorKind::NeedsDisk);
+    }
 }

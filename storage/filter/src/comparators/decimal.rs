@@ -12,10 +12,12 @@ use std::cmp::Ordering;
 
 use halcyon_cell::{Error, Natural, Result};
 
-use crate::Comparator;
+use crate::{Comparator, looks};
 
 /// Longest unscaled value; comparing costs the square of this. About 9,800 decimal digits.
 const UNSCALED_LEN_MAX: usize = 4096;
+/// The square of the lengths that costs a look: two numbers of the greatest length take a millisecond or two.
+const SQUARE_OF_A_LOOK: usize = 1 << 13;
 
 pub(crate) struct BigDecimalComparator {
     encoded: Vec<u8>,
@@ -30,7 +32,14 @@ impl BigDecimalComparator {
 
 impl Comparator for BigDecimalComparator {
     fn compare(&self, value: &[u8]) -> Result<Ordering> {
-        Ok(Decimal::parse(&self.encoded)?.compare(Decimal::parse(value)?))
+        looks::spend_on_bytes(value.len())?; // it may begin with any number of bytes that only repeat the sign
+        let (own, other) = (Decimal::parse(&self.encoded)?, Decimal::parse(value)?);
+        looks::spend((own.unscaled.len() + other.unscaled.len()).pow(2) / SQUARE_OF_A_LOOK)?;
+        Ok(own.compare(other))
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.encoded.len()
     }
 }
 

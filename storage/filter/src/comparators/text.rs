@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 
-use crate::Comparator;
 use crate::expressions::Expressions;
 use crate::regex::JavaRegex;
+use crate::{Comparator, looks};
 
 fn found(found: bool) -> Ordering {
     if found { Ordering::Equal } else { Ordering::Greater }
@@ -28,22 +28,52 @@ impl SubstringComparator {
 
 impl Comparator for SubstringComparator {
     fn compare(&self, value: &[u8]) -> Result<Ordering> {
+        looks::spend_on_bytes(value.len())?;
         // Characters outside ASCII may have ASCII lower cases (the Kelvin sign), so both ways are needed.
         Ok(found(if value.is_ascii() {
-            contains_ignoring_case(value, self.text.as_bytes())
+            contains_ignoring_case(value, &self.text)
         } else {
             String::from_utf8_lossy(value).to_lowercase().contains(&self.text)
         }))
     }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.text.capacity()
+    }
 }
 
-/// `text` is in lower case.
-fn contains_ignoring_case(value: &[u8], text: &[u8]) -> bool {
-    let Some((&first, rest)) = text.split_first() else { return true };
-    value.windows(text.len()).any(|part| {
-        part[0].to_ascii_lowercase() == first
-            && part[1..].iter().zip(rest).all(|(byte, text)| byte.to_ascii_lowercase() == *text)
-    })
+/// So much of a value is put into lower case at a time, at least.
+const PART_BYTES: usize = 64 << 10;
+/// A value of so many bytes is put into lower case without an allocation.
+const SHORT_BYTES: usize = 256;
+
+/// Whether a value of ASCII contains `text`, which is in lower case. Takes time in proportion to the value, whatever is in it: the search
+/// of the standard library is linear, and parts of a value overlap by no more than half.
+fn contains_ignoring_case(value: &[u8], text: &str) -> bool {
+    if text.len() > value.len() {
+        return false;
+    }
+    let contains = |lowered: &[u8]| std::str::from_utf8(lowered).expect("ASCII is UTF-8").contains(text);
+    if value.len() <= SHORT_BYTES {
+        let mut lowered = [0; SHORT_BYTES];
+        let lowered = &mut lowered[..value.len()];
+        lowered.copy_from_slice(value);
+        lowered.make_ascii_lowercase();
+        return contains(lowered);
+    }
+    let part_bytes = PART_BYTES.max(2 * text.len()).min(value.len());
+    let (mut lowered, mut from) = (Vec::with_capacity(part_bytes), 0);
+    loop {
+        let end = value.len().min(from + part_bytes);
+        lowered.clear();
+        lowered.extend_from_slice(&value[from..end]);
+        lowered.make_ascii_lowercase();
+        let is_found = contains(&lowered);
+        if is_found || end == value.len() {
+            return is_found;
+        }
+        from = end - text.len().saturating_sub(1); // the text may begin in this part and end in the next one
+    }
 }
 
 /// A character set that a pattern's values are in.
@@ -143,11 +173,16 @@ impl RegexStringComparator {
 
 impl Comparator for RegexStringComparator {
     fn compare(&self, value: &[u8]) -> Result<Ordering> {
+        looks::spend_on_bytes(value.len())?;
         Ok(found(self.regex.is_found_in(&self.charset.decode(value))?))
     }
 
     fn cost(&self) -> u32 {
         self.regex.cost()
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.regex.held_bytes() / Arc::strong_count(&self.regex)
     }
 }
 
@@ -166,6 +201,25 @@ mod tests {
         assert!(matches("ÄÖ", "xäöy".as_bytes()));
         assert!(!matches("é", b"e"));
         assert!(matches("\u{fffd}", b"\xff"));
+    }
+
+    /// Where a value is longer than what is looked at in one go.
+    #[test]
+    fn substrings_are_found_across_the_parts_of_a_value() {
+        let contains = |value: &[u8], text: &str| contains_ignoring_case(value, &text.to_lowercase());
+        for text in ["x", "Xy", "xyxz", &("x".repeat(100_000) + "y")] {
+            for before in [0, 1, 255, PART_BYTES - 2, PART_BYTES - 1, PART_BYTES, 2 * PART_BYTES - 3, 300_000]
+            {
+                let mut value = vec![b'A'; before];
+                value.extend_from_slice(text.to_uppercase().as_bytes());
+                assert!(contains(&value, text), "{} bytes behind {before}", text.len());
+                value.resize(value.len() + 70_000, b'x');
+                assert!(contains(&value, text), "{} bytes behind {before}, and more", text.len());
+                let end = before + text.len() - 1;
+                assert!(!contains(&value[..end], text), "{} bytes behind {before}, cut off", text.len());
+            }
+        }
+        assert!(contains(b"", "") && contains(&[b'a'; 1_000], "") && !contains(&[b'a'; 1_000], "\u{e9}"));
     }
 
     #[test]

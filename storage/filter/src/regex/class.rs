@@ -9,6 +9,9 @@ pub(super) type Set = ClassUnicode;
 /// Why a pattern is refused.
 pub(super) type Refusal = String;
 
+/// What nothing matches, in a translated pattern.
+pub(super) const NOTHING: &str = "[^\\x{0}-\\x{10ffff}]";
+
 pub(super) fn range(first: char, last: char) -> Set {
     Set::new([ClassUnicodeRange::new(first, last)])
 }
@@ -273,7 +276,7 @@ fn parsed(class: &str) -> Option<Set> {
 pub(super) fn write(set: &Set, out: &mut String) {
     let ranges = set.ranges();
     if ranges.is_empty() {
-        out.push_str("(?!)");
+        out.push_str(NOTHING);
         return;
     }
     out.push('[');

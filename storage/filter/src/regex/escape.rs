@@ -30,8 +30,10 @@ impl Reader<'_> {
             'b' if self.peek_at(1) == Some('{') && self.peek_at(2) == Some('g') => {
                 return Err("\\b{g} is not supported".to_string());
             }
-            'b' => "\\b",
-            'B' => "\\B",
+            'b' | 'B' => {
+                self.word_bounds = true;
+                if char == 'b' { "\\b" } else { "\\B" }
+            }
             'Z' => {
                 self.at += 1;
                 return Ok(self.dollar(before, false));
@@ -65,9 +67,9 @@ impl Reader<'_> {
         }
         assert!(group > 0, "a backreference begins with 1 to 9: group 0 would be the match itself");
         if group > self.groups_total {
-            self.out.push_str("(?!)");
+            self.out.push_str(class::NOTHING);
         } else {
-            self.write_backreference(&format!("\\{group}"));
+            self.write_backreference(group);
         }
         Ends { empty: true, carriage_return: true }
     }
@@ -78,17 +80,21 @@ impl Reader<'_> {
             return Err("\\k is not followed by '<' for a named capturing group".to_string());
         }
         let name = self.group_name()?;
-        if !self.names.contains(&name) {
+        let known = self.names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
+        let Some(group) = known else {
             return Err(format!("named capturing group {name} does not exist"));
-        }
-        self.write_backreference(&format!("\\k<{name}>"));
+        };
+        self.write_backreference(group);
         Ok(Ends { empty: true, carriage_return: true })
     }
 
-    fn write_backreference(&mut self, reference: &str) {
+    fn write_backreference(&mut self, group: usize) {
         self.steps_back = true;
+        self.referenced.insert(group);
         self.out.push_str(if self.has(CASE_INSENSITIVE) { "(?i:" } else { "(?:" });
-        self.out.push_str(reference);
+        // Only groups that are referred to are written as such.
+        let number = self.written.as_ref().map_or(group, |written| written.range(..=group).count());
+        self.out.push_str(&format!("\\{number}"));
         self.out.push(')');
     }
 

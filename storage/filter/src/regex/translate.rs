@@ -8,6 +8,8 @@
 //! linear. It may eat the line end, which is unseen by a search that only asks whether there is a match. It
 //! would also match between `\r` and `\n`, where `$` does not; so each piece tells whether it can end there.
 
+use std::collections::BTreeSet;
+
 use super::class::{self, Refusal, Set};
 use super::flags::*;
 use super::quote::{Token, unquote};
@@ -25,6 +27,10 @@ pub(super) struct Translation {
     pub(super) pattern: String,
     /// Whether the search may have to take steps back: the pattern looks around, refers back or is atomic.
     pub(super) steps_back: bool,
+    /// Whether it looks for bounds of words, which are those of all letters of Unicode.
+    pub(super) word_bounds: bool,
+    /// Groups whose text it refers back to.
+    pub(super) groups_count: usize,
 }
 
 /// Translates `pattern`; the error says why it is refused.
@@ -38,16 +44,23 @@ pub(super) fn translate(pattern: &str, flags: i32) -> Result<Translation, Refusa
     } else {
         unquote(pattern)
     };
-    // A backreference to a group that the pattern does not have never matches, so they are counted first.
+    // A backreference to a group that the pattern does not have never matches, so they are counted first. A group that
+    // nothing refers to is written without its number: for each of the others a search keeps two places per state.
     let mut counter = Reader::new(&tokens, flags, usize::MAX);
     counter.read_all()?;
     let mut reader = Reader::new(&tokens, flags, counter.groups);
+    reader.written = Some(counter.referenced.range(..=counter.groups).copied().collect());
     reader.read_all()?;
     assert_eq!(
         reader.groups, counter.groups,
         "both readings find the same groups, or a backreference would mean another one"
     );
-    Ok(Translation { pattern: reader.out, steps_back: reader.steps_back })
+    Ok(Translation {
+        pattern: reader.out,
+        steps_back: reader.steps_back,
+        word_bounds: reader.word_bounds,
+        groups_count: reader.written.map_or(0, |written| written.len()),
+    })
 }
 
 /// What is known of a translated piece.
@@ -90,8 +103,14 @@ pub(super) struct Reader<'a> {
     pub(super) groups: usize,
     /// Capturing groups of the whole pattern.
     pub(super) groups_total: usize,
-    pub(super) names: Vec<String>,
+    /// Of groups, with their numbers.
+    pub(super) names: Vec<(String, usize)>,
+    /// Groups that a backreference was to.
+    pub(super) referenced: BTreeSet<usize>,
+    /// Groups that are written with a number; `None`: all.
+    pub(super) written: Option<BTreeSet<usize>>,
     pub(super) steps_back: bool,
+    pub(super) word_bounds: bool,
     pub(super) out: String,
 }
 
@@ -105,7 +124,10 @@ impl<'a> Reader<'a> {
             groups: 0,
             groups_total,
             names: Vec::new(),
+            referenced: BTreeSet::new(),
+            written: None,
             steps_back: false,
+            word_bounds: false,
             out: String::new(),
         }
     }
@@ -407,8 +429,7 @@ impl<'a> Reader<'a> {
                 }
             }
         } else {
-            self.groups += 1;
-            self.out.push('(');
+            self.open_group();
         }
         self.steps_back |= look_around;
         self.depth += 1;
@@ -425,14 +446,19 @@ impl<'a> Reader<'a> {
         Ok(if look_around { Ends { empty: true, carriage_return: look_behind } } else { ends })
     }
 
+    fn open_group(&mut self) {
+        self.groups += 1;
+        let is_written = self.written.as_ref().is_none_or(|written| written.contains(&self.groups));
+        self.out.push_str(if is_written { "(" } else { "(?:" });
+    }
+
     fn open_named(&mut self) -> Result<(), Refusal> {
         let name = self.group_name()?;
-        if self.names.contains(&name) {
+        if self.names.iter().any(|(known, _)| *known == name) {
             return Err(format!("named capturing group {name} is already defined"));
         }
-        self.groups += 1;
-        self.out.push_str(&format!("(?<{name}>"));
-        self.names.push(name);
+        self.open_group();
+        self.names.push((name, self.groups));
         Ok(())
     }
 

@@ -25,6 +25,14 @@ impl Filter for ReferencesOnly {
         self.inner.as_ref().map_or(1, |inner| inner.cost())
     }
 
+    fn filters_count(&self) -> u32 {
+        self.inner.as_ref().map_or(1, |inner| inner.filters_count())
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.inner.as_ref().map_or(0, |inner| inner.held_bytes())
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.reset())
     }

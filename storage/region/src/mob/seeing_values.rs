@@ -39,6 +39,14 @@ impl Filter for SeeingValues {
         self.inner.cost()
     }
 
+    fn filters_count(&self) -> u32 {
+        self.inner.filters_count()
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.inner.held_bytes()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.readers.iter().for_each(|(_, reader)| reader.forget());
         self.inner.reset()

@@ -148,6 +148,11 @@ impl RegionScanner {
         self.stores.iter().chain(&self.joined).map(|store| store.held_bytes() as u64).sum()
     }
 
+    /// Bytes that its filter keeps as long as the scanner is open, about ([`Filter::held_bytes`]).
+    pub fn filter_bytes(&self) -> usize {
+        self.filter.as_ref().map_or(0, |filter| filter.held_bytes())
+    }
+
     pub fn read_point(&self) -> ReadPoint {
         self.read_point
     }
