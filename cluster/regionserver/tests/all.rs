@@ -10,6 +10,7 @@ mod coprocessors;
 mod endpoints;
 mod fake_jvm;
 mod faults;
+mod filters;
 mod garbage;
 mod limits;
 mod multi;

@@ -58,7 +58,7 @@ pub(crate) struct OpenScanner {
     pub(crate) has_filter: bool,
     /// The client wants to know what each result cost.
     pub(crate) wants_metrics: bool,
-    /// About what it keeps of its message.
+    /// About what it keeps of its message, with what its filter has made of it.
     pub(crate) message_bytes: usize,
     /// The client's limit for the cells of one answer; `None`: the server's alone.
     pub(crate) result_bytes_max: Option<u64>,

@@ -9,7 +9,8 @@ use halcyon_rpc::RpcError;
 use prost::Message;
 
 use super::{attribute, check_row, time_range};
-use crate::errors::{self, invalid};
+use crate::errors::invalid;
+use crate::service::CallError;
 
 const RAW: &str = "_raw_";
 const ISOLATION_LEVEL: &str = "_isolationlevel_";
@@ -20,7 +21,9 @@ const READ_UNCOMMITTED: u8 = 2;
 /// The authorizations of a Get or Scan (attribute `VISIBILITY`) are accepted and ignored, as by HBase without its
 /// VisibilityController. No cell here has a visibility expression, because mutations that carry one are refused. Cells
 /// without an expression are visible whatever the authorizations are.
-pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
+///
+/// Ends in `NeedsDisk` where the filter's expressions take longer to build than this thread may.
+pub(crate) fn get(get: &pb::Get) -> Result<Scan, CallError> {
     check_row(&get.row)?;
     let mut scan = Scan::of_row(get.row.clone());
     scan.families = families(&get.column);
@@ -40,8 +43,8 @@ pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
     Ok(scan)
 }
 
-/// A Scan; the bounds are those of the client, the region cuts them to its own.
-pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
+/// A Scan; the bounds are those of the client, the region cuts them to its own. Errors as for [`get`].
+pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, CallError> {
     let start_row = bound("startRow", proto.start_row.as_ref())?;
     let stop_row = bound("stopRow", proto.stop_row.as_ref())?;
     // Clients older than the flag mean one row when both bounds are the same.
@@ -73,7 +76,8 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
     if scan.batch.is_some() && scan.filter.as_ref().is_some_and(|filter| filter.has_filter_row()) {
         return Err(invalid(
             "Cannot set batch on a scan using a filter that returns true for filter.hasFilterRow",
-        ));
+        )
+        .into());
     }
     if scan.reversed
         && let Some(filter) = &mut scan.filter
@@ -85,20 +89,15 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
 
 /// What a scanner keeps for each family, column and time range that its message names, in bytes.
 const KEPT_PART_BYTES: usize = 128;
-/// What it keeps for each byte of a filter: the shortest parts of filters become several times as large.
-const KEPT_FILTER_FACTOR: usize = 8;
 
-/// The message of a scan in memory of its own, and about how many bytes a scanner keeps of it. A scanner that stays open
-/// keeps parts of its message, and with them all memory that these are in: of a frame, or of several that came together.
+/// The message of a scan in memory of its own, and about how many bytes a scanner keeps of it, what its filter makes of it left out. A
+/// scanner that stays open keeps parts of its message, and with them all memory that these are in: of a frame, or of several that came together.
 /// Attributes are left where they are, as a scanner keeps none.
 pub(crate) fn detached_scan(proto: &pb::Scan) -> (pb::Scan, usize) {
     let bare = pb::Scan { attribute: Vec::new(), ..proto.clone() };
     let bytes = Bytes::from(bare.encode_to_vec());
     let parts = bare.column.iter().map(|column| 1 + column.qualifier.len()).sum::<usize>();
-    let filter = bare.filter.as_ref().and_then(|filter| filter.serialized_filter.as_ref());
-    let kept = bytes.len()
-        + (parts + bare.cf_time_range.len()) * KEPT_PART_BYTES
-        + filter.map_or(0, Bytes::len) * KEPT_FILTER_FACTOR;
+    let kept = bytes.len() + (parts + bare.cf_time_range.len()) * KEPT_PART_BYTES;
     let scan = pb::Scan::decode(bytes).expect("what was encoded here can be decoded");
     (pb::Scan { attribute: proto.attribute.clone(), ..scan }, kept)
 }
@@ -156,8 +155,8 @@ fn family_time_ranges(ranges: &[pb::ColumnFamilyTimeRange]) -> Result<BTreeMap<B
     ranges.iter().map(convert).collect()
 }
 
-fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, RpcError> {
-    filter.map(|filter| parse_filter(filter).map_err(|error| errors::to_rpc(&error))).transpose()
+fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, CallError> {
+    Ok(filter.map(parse_filter).transpose()?)
 }
 
 /// HBase: `MobUtils.isRawMobScan` and its neighbours. A value that is not one byte is no.

@@ -23,6 +23,7 @@ use crate::calls::nonces::Once;
 use crate::convert;
 use crate::errors::{self, invalid};
 use crate::regions::region_table::OnlineRegion;
+use crate::service::CallError;
 
 /// Scanners of all coprocessors at most.
 const SCANS_MAX: usize = 10_000;
@@ -159,7 +160,8 @@ fn decode<M: Message + Default>(what: &str, bytes: Option<&Bytes>) -> Result<M, 
 fn read_row(operation: &mut Operation, online: &OnlineRegion, frame: &Frame) -> Result<Frame, RpcError> {
     let get: pb::Get = decode("Get", frame.get.as_ref())?;
     let options = operation.checked(frames::options(frame))?;
-    let cells = online.region.get(Scan { options, ..convert::get(&get)? }, ReadMode::AnyDisk);
+    let scan = convert::get(&get).map_err(CallError::into_rpc)?;
+    let cells = online.region.get(Scan { options, ..scan }, ReadMode::AnyDisk);
     let cells = cells.map_err(|error| errors::to_rpc(&error))?;
     Ok(Frame { cells: vec![frames::cells_of(&cells)], ..frames::answer() })
 }
@@ -171,7 +173,8 @@ fn open_scan(
 ) -> Result<Frame, RpcError> {
     let scan: pb::Scan = decode("Scan", frame.scan.as_ref())?;
     let options = operation.checked(frames::options(frame))?;
-    let scanner = online.region.scanner(Scan { options, ..convert::scan(&scan)? }, ReadMode::AnyDisk);
+    let scan = convert::scan(&scan).map_err(CallError::into_rpc)?;
+    let scanner = online.region.scanner(Scan { options, ..scan }, ReadMode::AnyDisk);
     let scanner = scanner.map_err(|error| errors::to_rpc(&error))?;
     let scans = &operation.jvm.scans;
     let id = scans.next_id.fetch_add(1, Ordering::Relaxed) + 1;

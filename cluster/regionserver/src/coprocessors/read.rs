@@ -16,6 +16,7 @@ use super::operation::Operation;
 use crate::convert;
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
+use crate::service::CallError;
 
 /// What a read found.
 pub(crate) struct Read {
@@ -54,7 +55,7 @@ pub(crate) fn get(
             get = pb::Get::decode(changed.clone()).map_err(|error| errors::undecodable("Get", &error))?;
         }
     }
-    let mut scan = convert::get(&get)?;
+    let mut scan = convert::get(&get).map_err(CallError::into_rpc)?;
     if hooks.any(Hooks::STORE_SCANNER) {
         let frame = Frame { get: sent(&get), ..frames::call(Method::ReadOptions, number) };
         let answer = operation.call(frame)?;

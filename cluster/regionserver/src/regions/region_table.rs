@@ -90,7 +90,7 @@ impl OnlineRegion {
     pub(crate) fn reads_hosted(&self, filter: Option<&pb::Filter>) -> bool {
         self.coprocessors.as_ref().is_some_and(|coprocessors| {
             !coprocessors.only_filters()
-                || filter.is_some_and(|filter| halcyon_filter::parse_filter(filter).is_err())
+                || filter.is_some_and(|filter| halcyon_filter::check_filter(filter).is_err())
         })
     }
 

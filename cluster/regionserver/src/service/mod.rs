@@ -163,7 +163,7 @@ pub(crate) enum CallError {
 
 impl CallError {
     /// For attempts that were allowed to use the disk.
-    fn into_rpc(self) -> RpcError {
+    pub(crate) fn into_rpc(self) -> RpcError {
         match self {
             CallError::NeedsDisk => RpcError::io("a read that may use the disk says that it needs the disk"),
             CallError::Failed(error) => error,

@@ -239,6 +239,7 @@ impl Opening {
         let holder = Box::new(OpenScanner {
             scanner,
             online: self.online.clone(),
+        let message_bytes = if detached.is_some() { message_bytes + scanner.filter_bytes() } else { 0 };
             connection: Arc::clone(&self.connection),
             partial_row: None,
             needs_cursor: proto.need_cursor_result(),

@@ -143,7 +143,7 @@ fn row_scan(request: &pb::AggregateRequest, mut scan: Scan) -> Result<Scan, Call
     if scan.filter.is_some() || has_qualifier {
         return Ok(scan);
     }
-    Ok(convert::scan(&convert::first_keys_only(&request.scan))?)
+    convert::scan(&convert::first_keys_only(&request.scan))
 }
 
 /// When a client that can take a partial result gets one: after half of the time that it waits.
