@@ -30,6 +30,7 @@ mod bulk_load;
 mod close_marker;
 mod compact;
 mod copy;
+mod edits;
 mod edits_dir;
 mod flush;
 mod flush_lock;
@@ -73,6 +74,7 @@ pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,
 };
+pub use edits::CellsWritten;
 pub use flush::FlushOutcome;
 pub use halcyon_schema::Durability;
 pub use key_samples::{KeySample, ROW_BYTES_MAX};
@@ -89,4 +91,4 @@ pub use settings::RegionSettings;
 pub use storage_policy::{NO_STORAGE_POLICY, set_storage_policy};
 pub use store::{MemStoreSize, Reference, is_store_file_name, seq_in_name};
 pub use store_hooks::{RewriteHooks, RewriteKind, ScanOptions, Sink, Source, StoreHooks};
-pub use write::{BatchOutcome, CellsWritten};
+pub use write::BatchOutcome;

@@ -18,12 +18,13 @@ use crate::api::{
     Condition, ConditionTest, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan, TimeRange,
 };
 use crate::batch_times::{BatchTimes, Behind};
+use crate::edits::{CellsWritten, Edit, Edits, check_tags_len, too_many_new, with_ttl};
 use crate::mvcc::WriteTicket;
 use crate::read_first::{Attempt, ROUNDS, scan_of_columns, scan_of_condition, scan_of_mutation};
 use crate::region::Region;
 use crate::row_lock::{COUNTER_AHEAD_MS_MAX, RowGuards};
 use crate::scan::store_scanner::spend_on_bytes;
-use crate::write::{BatchOutcome, CellsWritten, Edit, Edits, check_tags_len, deletes_now, puts, with_ttl};
+use crate::write::{BatchOutcome, deletes_now, puts};
 
 /// What became of a checkAndMutate.
 pub struct CheckOutcome {
@@ -315,8 +316,7 @@ impl Region {
     ) -> Result<Vec<Cell>> {
         // A column that is named twice is changed from the same value twice; the last one stays, as in HBase.
         let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
-        let scan = scan_of_columns(mutation);
-        for cell in self.read_row_newest(scan, mode)? {
+        for cell in self.values_to_change(mutation, mode, edits.new_bytes)? {
             let before = current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
             assert!(
                 before.is_none(),
@@ -341,7 +341,7 @@ impl Region {
             spend_on_bytes(before.map_or(0, |cell| cell.value().len()) + delta.value().len())?;
             let cell = new_cell(mutation, delta, before, (now_ms, limit_ms))?;
             self.check_new_size(&cell)?;
-            edits.count_new(&cell, self.services.settings.new_values_bytes_max)?;
+            edits.count_new(cell.bytes().len(), self.services.settings.new_values_bytes_max)?;
             if let Some(fresh) = fresh.as_deref_mut().filter(|_| before.is_none()) {
                 fresh.push(cell.clone());
             }
@@ -355,6 +355,24 @@ impl Region {
             return Ok(Vec::new());
         }
         Ok(new_cells)
+    }
+
+    /// What an Increment or Append changes. A new value is no shorter than the one that it is made of, so these are not read if their new
+    /// ones would be too many beside those that the write has made already.
+    fn values_to_change(&self, mutation: &Mutation, mode: ReadMode, made_bytes: usize) -> Result<Vec<Cell>> {
+        /// What reading counts for a cell beside its bytes, and a tag of a time to live, which a new value may do without.
+        const MORE_OF_CELL: usize = 64;
+        let settings = &self.services.settings;
+        let left = settings.new_values_bytes_max.saturating_sub(made_bytes);
+        let bytes_max = left.saturating_add(MORE_OF_CELL * mutation.cells.len());
+        let found =
+            self.read_row_up_to(scan_of_columns(mutation), mode, bytes_max.min(settings.row_bytes_max));
+        found.map_err(|error| match error.kind() {
+            ErrorKind::RowTooBig if bytes_max < settings.row_bytes_max => {
+                too_many_new(settings.new_values_bytes_max)
+            }
+            _ => error,
+        })
     }
 
     /// Whether another Increment or Append of an atomic batch may answer, when those before it have so many bytes of results.

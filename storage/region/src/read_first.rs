@@ -4,7 +4,7 @@
 //! read is brought into the cache before the rows are locked. Under the lock it is read from memory; when it is gone again by
 //! then, once more. Only what does not stay in the cache is read from the disk under the lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use halcyon_cell::{ErrorKind, Result};
@@ -101,8 +101,12 @@ pub(crate) fn scan_of_mutation(mutation: &Mutation) -> Option<Scan> {
         return Some(scan_of_columns(mutation));
     }
     let mut scan = Scan::of_row(mutation.row.clone());
-    scan.max_versions = u32::MAX;
+    // Of a column as many versions as it has deletes: the first is of the newest one, the second of the next one.
+    let mut deletes: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
     for cell in mutation.cells.iter().filter(|cell| is_newest_version_delete(cell)) {
+        let count = deletes.entry((cell.family(), cell.qualifier())).or_default();
+        *count += 1;
+        scan.max_versions = scan.max_versions.max(*count);
         add_column(&mut scan, cell.family(), cell.qualifier());
     }
     (!scan.families.is_empty()).then_some(scan)

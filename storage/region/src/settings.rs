@@ -73,7 +73,7 @@ pub struct RegionSettings {
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
     pub mini_batch_bytes_max: usize,
-    /// Most bytes of cells that Increments and Appends of one write may make, which stands in memory, and in the log, as a whole.
+    /// Most bytes of cells that Increments, Appends and Deletes of rows of one write may make, which stands in memory, and in the log, as a whole.
     /// As many as a request may bring (`hbase.ipc.max.request.size` of HBase). No setting of a site.
     pub new_values_bytes_max: usize,
     /// When Increments and Appends of an atomic batch have so many bytes of results, no other one of it may have any

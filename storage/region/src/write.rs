@@ -10,10 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{
-    Cell, CellRef, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag,
-    same_bytes,
-};
+use halcyon_cell::{Cell, CellRef, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result, SeqId, same_bytes};
 use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
@@ -22,19 +19,19 @@ use halcyon_wal::{Completion, WalEntry, check_appended_len};
 use smallvec::SmallVec;
 
 use crate::activity;
-use crate::api::{ClusterIds, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
+use crate::api::{Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
+use crate::edits::{CellsWritten, Edit, Edits, check_tags_len, with_ttl};
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
 use crate::read_first::scan_of_mutation;
 use crate::region::Region;
 use crate::replayed_nonces::ReplayedNonce;
 use crate::row_lock::{RowGuards, RowWait};
-use crate::scan::row_size::{ROOM_STEP_BYTES, ask_for_room};
 
 /// Room that the log's buffer has to have for a write that may not wait for it. Most need less.
 const LOG_ROOM_BYTES: usize = 1 << 20;
-/// Bytes of the tag of a time to live.
-const TTL_TAG_LEN: usize = 2 + 1 + 8;
+/// Bytes of a KeyValue beside its parts.
+const KEY_VALUE_BYTES: usize = 20;
 
 /// What became of a batch.
 pub struct BatchOutcome {
@@ -54,80 +51,8 @@ impl BatchOutcome {
     }
 }
 
-/// For each mutation of a batch, in order, its cells as they were written: with their timestamps, and a delete of the newest version with
-/// that of the version. Of an Increment or Append only new cells of columns that had none. None where a mutation failed.
-pub type CellsWritten = Vec<Vec<Cell>>;
-
-/// A cell to be written, and the timestamp it gets if it asked for the server's clock.
-pub(crate) struct Edit {
-    pub cell: Cell,
-    pub timestamp: Option<i64>,
-}
-
-impl Edit {
-    pub fn as_written(&self) -> Cell {
-        self.timestamp.map_or_else(|| self.cell.clone(), |timestamp| self.cell.with_timestamp(timestamp))
-    }
-}
-
 /// Cells in the chunks of their segments, not yet linked.
 type Prepared = SmallVec<[(Arc<Segment>, PreparedCell); 1]>;
-
-/// Cells of one or more rows that are written together.
-pub(crate) struct Edits {
-    pub edits: SmallVec<[Edit; 1]>,
-    pub durability: Option<Durability>,
-    /// Those of all the mutations, which are the same.
-    pub cluster_ids: ClusterIds,
-    /// Bytes of cells that Increments and Appends have made.
-    pub new_bytes: usize,
-    /// When the write began, as the log tells it; asked for once, because every look at the clock costs.
-    clock_ms: i64,
-}
-
-impl Edits {
-    pub fn new(clock_ms: i64, cluster_ids: ClusterIds) -> Edits {
-        Edits { edits: SmallVec::new(), durability: None, cluster_ids, new_bytes: 0, clock_ms }
-    }
-
-    pub fn push(&mut self, cell: Cell, now_ms: i64) {
-        let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
-        self.edits.push(Edit { cell, timestamp });
-    }
-
-    /// Counts a cell that an Increment or Append has made. These make more than they bring: `Invalid` if all of one write get larger
-    /// than that, `Busy` if there is no room for them.
-    pub fn count_new(&mut self, cell: &Cell, bytes_max: usize) -> Result<()> {
-        let steps_before = self.new_bytes / ROOM_STEP_BYTES;
-        self.new_bytes += cell.bytes().len();
-        if self.new_bytes > bytes_max {
-            return Err(Error::invalid(format!("new values of one write have more than {bytes_max} bytes")));
-        }
-        for step in steps_before..self.new_bytes / ROOM_STEP_BYTES {
-            let bytes = (step + 1) * ROOM_STEP_BYTES;
-            ask_for_room(|| format!("new values of one write that have more than {bytes} bytes"))?;
-        }
-        Ok(())
-    }
-
-    /// Tells who asks for it the cells of a mutation, which begin at `from`. Nearly nobody does.
-    #[inline]
-    pub fn tell(&self, from: usize, told: Option<&mut CellsWritten>) {
-        if let Some(told) = told {
-            self.tell_them(from, told);
-        }
-    }
-
-    #[cold]
-    fn tell_them(&self, from: usize, told: &mut CellsWritten) {
-        told.push(self.edits[from..].iter().map(Edit::as_written).collect());
-    }
-
-    /// The most durable of the mutations decides for all.
-    pub fn raise_durability(&mut self, durability: Durability) {
-        self.durability = Some(self.durability.map_or(durability, |have| have.max(durability)));
-    }
-}
 
 impl Region {
     /// Whether carrying the batch out has to read first, perhaps from disk.
@@ -228,7 +153,7 @@ impl Region {
                 && (run.is_empty() || is_put_or_delete(&run[run.len() - 1]) && is_put_or_delete(next))
             {
                 let next = rest.next().expect("it was peeked at");
-                bytes += bytes_of(&next);
+                bytes += self.bytes_of(&next);
                 run.push(next);
             }
             assert!(
@@ -257,7 +182,20 @@ impl Region {
 
     fn fits(&self, rows: usize, bytes: usize, next: &Mutation) -> bool {
         let settings = &self.services.settings;
-        rows < settings.mini_batch_rows_max && bytes + bytes_of(next) <= settings.mini_batch_bytes_max
+        rows < settings.mini_batch_rows_max && bytes + self.bytes_of(next) <= settings.mini_batch_bytes_max
+    }
+
+    /// Bytes of the cells that are written for a mutation, without tags that are added.
+    fn bytes_of(&self, mutation: &Mutation) -> usize {
+        if deletes_row(mutation) {
+            return self.row_markers_bytes(&mutation.row);
+        }
+        mutation.cells.iter().map(|cell| cell.bytes().len()).sum()
+    }
+
+    /// A Delete of a row brings its key once, and writes it for each family.
+    fn row_markers_bytes(&self, row: &[u8]) -> usize {
+        self.stores.iter().map(|store| KEY_VALUE_BYTES + row.len() + store.family.name().len()).sum()
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -349,7 +287,19 @@ impl Region {
         if edits.edits.is_empty() {
             return Ok(None);
         }
-        let ticket = self.write_edits(edits, nonce)?;
+        let ticket = match self.write_edits(edits, nonce) {
+            Ok(ticket) => ticket,
+            // It is too large for the log. Runs before this one are written: whoever repeated them would carry them out twice.
+            Err(error) if !single && error.kind() == ErrorKind::Invalid => {
+                let results = &mut results[first_result..];
+                results.iter_mut().filter(|it| it.is_ok()).for_each(|it| *it = Err(error.clone()));
+                told.into_iter()
+                    .flat_map(|told| told.iter_mut().rev().take(results.len()))
+                    .for_each(Vec::clear);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         drop(own);
         let done = results[first_result..].iter().filter(|result| result.is_ok()).count();
         self.counters.writes.fetch_add(done as u64, Ordering::Relaxed);
@@ -404,7 +354,9 @@ impl Region {
         mode: ReadMode,
         edits: &mut Edits,
     ) -> Result<()> {
-        if mutation.kind == MutationKind::Delete && mutation.cells.is_empty() {
+        if deletes_row(&mutation) {
+            let bytes = self.row_markers_bytes(&mutation.row);
+            edits.count_new(bytes, self.services.settings.new_values_bytes_max)?;
             let timestamp = if mutation.timestamp == LATEST_TIMESTAMP { now_ms } else { mutation.timestamp };
             for store in &self.stores {
                 let family = store.family.name();
@@ -462,11 +414,16 @@ impl Region {
 
     /// Reads a row with the newest cells, published or not. The row is locked.
     pub(crate) fn read_row_newest(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
+        self.read_row_up_to(scan, mode, self.services.settings.row_bytes_max)
+    }
+
+    /// As [`Region::read_row_newest`]; `RowTooBig` if it has more bytes than that.
+    pub(crate) fn read_row_up_to(&self, scan: Scan, mode: ReadMode, bytes_max: usize) -> Result<Vec<Cell>> {
         invariant!(
             self.row_locks.is_locked(&scan.start_row),
             "what is read without the row's lock may change before the write that depends on it"
         );
-        let (cells, _) = self.read_row(scan, mode, Visible::Newest, self.services.settings.row_bytes_max)?;
+        let (cells, _) = self.read_row(scan, mode, Visible::Newest, bytes_max)?;
         self.note_scanned(1, 0, &[]);
         Ok(cells)
     }
@@ -600,14 +557,15 @@ pub(crate) fn puts(mutation: &Mutation) -> bool {
 
 /// Whether the mutation has a delete that gets its timestamp from the server.
 pub(crate) fn deletes_now(mutation: &Mutation) -> bool {
-    if mutation.kind == MutationKind::Delete && mutation.cells.is_empty() {
+    if deletes_row(mutation) {
         return mutation.timestamp == LATEST_TIMESTAMP;
     }
     mutation.cells.iter().any(|cell| cell.cell_type().is_delete() && cell.timestamp() == LATEST_TIMESTAMP)
 }
 
-fn bytes_of(mutation: &Mutation) -> usize {
-    mutation.cells.iter().map(|cell| cell.bytes().len()).sum()
+/// Whether it becomes a marker for each family.
+fn deletes_row(mutation: &Mutation) -> bool {
+    mutation.kind == MutationKind::Delete && mutation.cells.is_empty()
 }
 
 fn check_type(kind: MutationKind, cell: &Cell) -> Result<()> {
@@ -617,33 +575,4 @@ fn check_type(kind: MutationKind, cell: &Cell) -> Result<()> {
         MutationKind::Increment | MutationKind::Append => cell.cell_type() == CellType::Put,
     };
     if fits { Ok(()) } else { Err(Error::invalid(format!("{cell:?} is of no type for a {kind:?}"))) }
-}
-
-/// Whether a cell can have tags of this length, and the tag of a time to live besides.
-pub(crate) fn check_tags_len(len: usize, ttl_ms: Option<i64>) -> Result<()> {
-    let len = len + if ttl_ms.is_some() { TTL_TAG_LEN } else { 0 };
-    if len <= usize::from(u16::MAX) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("tags of {len} bytes are longer than {} bytes", u16::MAX)))
-}
-
-/// Adds the mutation's time to live to a cell's tags. These have room for it ([`check_tags_len`]).
-pub(crate) fn with_ttl(cell: Cell, ttl_ms: Option<i64>) -> Cell {
-    let Some(ttl) = ttl_ms else { return cell };
-    let mut tags = Vec::with_capacity(cell.tags().len() + TTL_TAG_LEN);
-    for tag in cell.get().tag_iter().filter(|tag| tag.tag_type != TagType::TTL) {
-        append_tag(&mut tags, tag.tag_type, tag.value);
-    }
-    append_tag(&mut tags, TagType::TTL, &ttl.to_be_bytes());
-    Cell::build(
-        cell.row(),
-        cell.family(),
-        cell.qualifier(),
-        cell.timestamp(),
-        cell.cell_type(),
-        cell.value(),
-        &tags,
-        cell.seq(),
-    )
 }

@@ -8,6 +8,7 @@ mod copies;
 mod crash;
 mod datadriven;
 mod deleted;
+mod deletes;
 mod disturbed;
 mod encrypted;
 mod faults;

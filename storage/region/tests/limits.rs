@@ -194,3 +194,36 @@ fn a_condition_reads_what_its_filter_looks_at() {
     assert!(calls < 20, "{calls} calls to the disk for one column");
     assert!(check(prefix_filter()));
 }
+
+/// All values that an Append was to change stood in memory before the first one was counted.
+#[test]
+fn what_is_too_much_to_change_is_not_gathered() {
+    change_settings(|settings| settings.new_values_bytes_max = 1 << 20);
+    let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+    let column = |at: usize, value: &[u8]| cell("r", "f", &format!("{at:02}"), value);
+    for at in 0..40 {
+        bench.mutate(mutation(MutationKind::Put, b"r", vec![column(at, &[7; 1_000_000])])).unwrap();
+    }
+    let asked = |atomic: bool, batch: Vec<Mutation>| {
+        let count = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = count.clone();
+        let has_room = move |_| {
+            counted.set(counted.get() + 1);
+            true
+        };
+        let write = || bench.region.mutate(batch, atomic, Nonce::default(), ReadMode::AnyDisk);
+        let error = with_room(has_room, || match write() {
+            Ok(mut outcome) => outcome.results.remove(0).err().expect("too much"),
+            Err(error) => error,
+        });
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.message().contains("new values of one write have more than"), "{error}");
+        count.get()
+    };
+    let append = |from: usize, to: usize| {
+        mutation(MutationKind::Append, b"r", (from..to).map(|at| column(at, b"x")).collect())
+    };
+    assert_eq!(asked(false, vec![append(0, 40)]), 0);
+    assert_eq!(asked(true, vec![append(0, 1), append(1, 40)]), 0);
+    bench.mutate(append(7, 8)).unwrap();
+}
