@@ -12,6 +12,7 @@ mod fake_jvm;
 mod faults;
 mod filters;
 mod garbage;
+mod inline_cells;
 mod limits;
 mod multi;
 mod nonces;

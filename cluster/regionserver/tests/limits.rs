@@ -13,6 +13,7 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, Connection, QueueLimits, Queues, Terms};
+use prost::Message;
 
 use crate::common::{Lab, ROOT, class, get, mutation, put, rows, settings};
 
@@ -126,7 +127,7 @@ fn a_flush_beside_another_one_writes_what_came_since() {
 }
 
 /// As [`Lab::new`], with room for so many bytes of answers, and one who may take some of it.
-fn with_room_for(answer_bytes_max: usize, result_bytes_max: u64) -> (Lab, Arc<Queues>, Terms) {
+pub fn with_room_for(answer_bytes_max: usize, result_bytes_max: u64) -> (Lab, Arc<Queues>, Terms) {
     let settings = RegionServerSettings { memory_bytes: 512 << 20, result_bytes_max, ..settings() };
     let lab = Lab::with(SimFileSystem::new(), settings);
     let queues = Queues::new(QueueLimits { answer_bytes_max, ..QueueLimits::new(1_000, 64 << 20) });
@@ -167,6 +168,42 @@ fn a_multi_does_not_stand_in_its_own_way() {
     let refused = first(&lab).exception.expect("another has some of it");
     assert!(refused.name.ends_with("RegionTooBusyException"), "{}", refused.name);
     drop(held);
+    assert_eq!(queues.reserved_bytes(), 0);
+}
+
+/// A filter that looks at whole rows gets them as a whole, also for a client that takes parts of rows.
+#[test]
+fn a_scan_with_a_filter_of_rows_asks_for_room() {
+    let (lab, queues, other) = with_room_for(40 << 20, 2 << 20);
+    put_large_row(&lab);
+    let comparable = pb::ByteArrayComparable { value: Some("v".into()) };
+    let comparator = pb::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+        serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+    };
+    let filter = pb::SingleColumnValueFilter {
+        column_family: Some("f".into()),
+        column_qualifier: Some("none".into()),
+        compare_op: pb::CompareType::Equal as i32,
+        comparator,
+        filter_if_missing: Some(false),
+        latest_version_only: Some(true),
+    };
+    let filter = pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.SingleColumnValueFilter".to_string(),
+        serialized_filter: Some(filter.encode_to_vec().into()),
+    };
+    let open = |rows| lab.open(rows, pb::Scan { filter: Some(filter.clone()), ..Default::default() });
+    let read = || lab.scan(&open(10)).map(|(_, cells)| cells.len());
+    assert_eq!(read().unwrap(), 340, "alone it gets what it needs");
+    let id = lab.scan(&open(0)).unwrap().0.scanner_id;
+    let held = queues.reserve(&other, 10 << 20).unwrap();
+    assert_eq!(class(read()), "RegionTooBusyException");
+    let next = pb::ScanRequest { region: None, scan: None, scanner_id: id, ..open(10) };
+    let refused = lab.scan(&next).err().expect("an open scanner asks as well");
+    assert!(refused.message.contains("no room for a row"), "{refused}");
+    drop(held);
+    assert_eq!(read().unwrap(), 340);
     assert_eq!(queues.reserved_bytes(), 0);
 }
 
@@ -235,6 +272,27 @@ fn an_atomic_batch_has_a_limit_for_its_results() {
     assert_eq!(entries(4, false).exception, None);
     assert_eq!(entries(10, true).exception, None, "who wants no results gets none");
     assert_eq!(lab.row("r").concat().len(), 1_002);
+}
+
+/// An event loop looked at each of a million paths, before their number was.
+#[test]
+fn a_bulk_load_of_too_many_files_is_refused_at_once() {
+    let lab = Lab::new();
+    let path = || pb::bulk_load_h_file_request::FamilyPath { family: "f".into(), path: "/hbase/x".into() };
+    let request = |count: usize| pb::BulkLoadHFileRequest {
+        region: lab.specifier(),
+        family_path: (0..count).map(|_| path()).collect(),
+        ..Default::default()
+    };
+    let load = |count| {
+        let before = lab.server.counters.pooled.get();
+        let loaded = lab.call::<pb::BulkLoadHFileResponse>("BulkLoadHFile", &request(count), Vec::new());
+        (loaded.err().expect("there is no such file"), lab.server.counters.pooled.get() - before)
+    };
+    let (error, pooled) = load(10_001);
+    assert_eq!(pooled, 0, "{error}");
+    assert!(error.do_not_retry && error.message.contains("10001"), "{error}");
+    assert_eq!(load(2).1, 1);
 }
 
 /// Each such call copied the file, and the region had its cells once more.

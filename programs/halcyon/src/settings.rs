@@ -362,6 +362,7 @@ impl StandaloneSettings {
             // A request that can never have room is better told so.
             self.rpc.frame_bytes_max = self.rpc.frame_bytes_max.min(self.rpc.queues.request_bytes_max);
         }
+        self.regionserver.request_cells_bytes_max = self.rpc.frame_bytes_max;
         self.rpc.queues.answer_bytes_max = bytes(plan.answers);
         let share = self.rpc.queues.answer_bytes_max / 4;
         self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share);

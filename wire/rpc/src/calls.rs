@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+pub use self::requests::LONG_PARAM_BYTES;
 use crate::connection::{ConnectionTask, poll_flush};
 use crate::event_loops::LoopHandle;
 use crate::noted::{GivenCall, detached};

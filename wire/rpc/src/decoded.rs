@@ -5,11 +5,14 @@
 //! free, messages in allocations of their own, and texts. Values of bytes stay where they are and make nothing.
 //!
 //! The types are those of [`halcyon_proto::DESCRIPTORS`] (`types.rs`). Some messages hold others as bytes, which are decoded
-//! later: filters, calls of endpoints, and orders of a master ([`Within`]).
+//! later: filters, calls of endpoints, and orders of a master ([`Within`]). Of each value of a mutation a cell is made later, with a copy
+//! of the row, which is in the message once.
 //!
 //! *Hot path*: the server asks for long messages only.
 
 mod types;
+
+use halcyon_cell::{Cell, ROW_LEN_MAX};
 
 use self::types::{Content, MessageType, SEEN_MAX, TYPES, TypeAt, Types, Within};
 use crate::CallHead;
@@ -19,6 +22,10 @@ use crate::fields::{Fields, Value, next_of_any};
 const DEPTH_MAX: usize = 320;
 /// Before the names of filters' classes.
 const FILTER_PACKAGE: &[u8] = b"org.apache.hadoop.hbase.filter.";
+/// The number of `MutationProto.column_value`.
+const COLUMN_VALUE: usize = 3;
+/// A cell beside its parts: lengths, a timestamp and a type in its bytes, and what refers to these.
+const CELL_BYTES: usize = 22 + size_of::<Cell>();
 
 /// What the message of a call becomes, in bytes, beside its own. 0 of a method that no service of HBase has. What is more than
 /// `max` is refused, and is not counted to its end: an event loop has better to do.
@@ -74,15 +81,19 @@ impl Look<'_> {
             }
         }
         match &this.within {
+            // Its cells are in a cell block, as those of nearly all are.
+            Some(Within::Mutation) if seen & 1 << COLUMN_VALUE == 0 => made,
             Some(within) => made.saturating_add(self.made_within(within, message, depth)),
             None => made,
         }
     }
 
-    /// Whatever it is.
+    /// Whatever it is. Of two bytes may be made a cell, and the others may be its row.
     #[cold]
     fn worst(&self, message: &[u8]) -> usize {
-        message.len().saturating_mul(self.types.per_byte_max)
+        let len = message.len();
+        let of_cell = len.min(ROW_LEN_MAX) + usize::from(u8::MAX) + CELL_BYTES;
+        len.saturating_mul(self.types.per_byte_max).saturating_add((len / 2).saturating_mul(of_cell))
     }
 
     /// What is made of the message that this one holds as bytes.
@@ -107,8 +118,31 @@ impl Look<'_> {
                 let data = last(3);
                 types.iter().map(|&at| made_of(at, data)).max().unwrap_or(0)
             }
+            Within::Mutation => cells_of(message),
         }
     }
+}
+
+/// Bytes of the cells that are made of the values of a mutation.
+fn cells_of(mutation: &[u8]) -> usize {
+    let (mut row_len, mut count, mut made) = (0, 0usize, 0usize);
+    for (number, part) in Fields(mutation).of_bytes() {
+        if number == 1 {
+            row_len = part.len().max(row_len);
+        } else if number == COLUMN_VALUE as u64 {
+            let (mut family_len, mut values_count) = (0, 0usize);
+            for (number, part) in Fields(part).of_bytes() {
+                match number {
+                    1 => family_len = part.len().max(family_len),
+                    2 => values_count += 1,
+                    _ => {}
+                }
+            }
+            count += values_count;
+            made = made.saturating_add(part.len()).saturating_add(values_count.saturating_mul(family_len));
+        }
+    }
+    made.saturating_add(count.saturating_mul(row_len.saturating_add(CELL_BYTES)))
 }
 
 /// The next field, and what is behind it; without numbers if they make nothing. Most fields are numbers.

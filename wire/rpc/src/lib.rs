@@ -60,6 +60,7 @@ mod trace;
 mod turns;
 mod unpack;
 
+pub use calls::LONG_PARAM_BYTES;
 pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
 pub use compress::Compressor;

@@ -3,10 +3,12 @@
 //! Everything that a client may get wrong is found here or by the region; nothing of a message is trusted.
 //! Checked against `ProtobufUtil` of 2.6.4 (`toGet`, `toScan`, `toPut`, `toDelete`, `toIncrement`, `toAppend`).
 
+mod inline_cells;
 mod mutation;
 mod read;
 mod result;
 
+pub(crate) use inline_cells::InlineCells;
 pub(crate) use mutation::{CellSource, cluster_ids_attribute, condition, mutation};
 pub(crate) use read::{detached_scan, first_keys_only, get, scan};
 pub(crate) use result::{

@@ -53,11 +53,12 @@ impl CellSource {
     }
 }
 
-fn cell_count(proto: &pb::MutationProto) -> usize {
+pub(super) fn cell_count(proto: &pb::MutationProto) -> usize {
     usize::try_from(proto.associated_cell_count()).unwrap_or(0)
 }
 
-/// A mutation of a request. Its cells are taken from `cells` in any case, so that the next one finds its own.
+/// A mutation of a request. Its cells are taken from `cells` in any case, so that the next one finds its own. Those of values are made
+/// here; whoever calls it has looked how much these become ([`InlineCells`](super::InlineCells)).
 pub(crate) fn mutation(proto: &pb::MutationProto, cells: &mut CellSource) -> Result<Mutation, RpcError> {
     let count = cell_count(proto);
     let block = if count > 0 { cells.take(count)? } else { Vec::new() };

@@ -62,12 +62,20 @@ impl OpenScan {
 }
 
 impl OpenScans {
+    /// Keeps a scanner that was opened just now.
+    fn keep_new(&self, id: u64, scan: OpenScan) -> Result<(), RpcError> {
+        if self.open.lock().scans.len() >= SCANS_MAX {
+            return Err(RpcError::region_too_busy(format!("coprocessors have {SCANS_MAX} scanners open")));
+        }
+        self.keep(id, scan)
+    }
+
+    /// Keeps a scanner until it is taken. One that was taken may come back whoever has come meanwhile, or it would end in the middle:
+    /// there may be more than [`SCANS_MAX`], by as many as are in use at a time.
+    ///
     /// What was flushed while the scanner was used is let go under the lock, or a flush that ends meanwhile would be missed.
     fn keep(&self, id: u64, mut scan: OpenScan) -> Result<(), RpcError> {
         let mut open = self.open.lock();
-        if open.scans.len() >= SCANS_MAX {
-            return Err(RpcError::region_too_busy(format!("coprocessors have {SCANS_MAX} scanners open")));
-        }
         if scan.generation <= open.ended_generation {
             return Err(RpcError::io("the JVM of coprocessors has ended during the call"));
         }
@@ -181,7 +189,7 @@ fn open_scan(
     let read_point = scanner.read_point().get();
     let used_ns = operation.server.env.clock.monotonic_ns();
     let generation = operation.child.generation;
-    scans.keep(id, OpenScan { scanner, online: online.clone(), generation, used_ns })?;
+    scans.keep_new(id, OpenScan { scanner, online: online.clone(), generation, used_ns })?;
     Ok(Frame { scanner: Some(id), read_point: Some(read_point), ..frames::answer() })
 }
 

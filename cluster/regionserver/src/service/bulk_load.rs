@@ -21,7 +21,7 @@ use std::sync::Arc;
 use halcyon_contract::BulkLoadState;
 use halcyon_env::{Env, RealFileSystem, random_bytes};
 use halcyon_proto::pb;
-use halcyon_region::{BulkLoad, BulkLoadFile, BulkLoadOutcome};
+use halcyon_region::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use halcyon_schema::{ClusterId, layout};
 
@@ -43,11 +43,12 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         "PrepareBulkLoad" => decode("PrepareBulkLoad", param).map(|request: pb::PrepareBulkLoadRequest| {
             Box::new(move |server: &RegionServer| prepare(server, &request, &user)) as Work
         }),
-        "BulkLoadHFile" => decode("BulkLoadHFile", param).map(|request: pb::BulkLoadHFileRequest| {
+        "BulkLoadHFile" => decode("BulkLoadHFile", param).and_then(|request: pb::BulkLoadHFileRequest| {
+            check_count(&request)?;
             if copies(server, &request) {
                 kind = WorkKind::Copies;
             }
-            Box::new(move |server: &RegionServer| load(server, &request)) as Work
+            Ok(Box::new(move |server: &RegionServer| load(server, &request)) as Work)
         }),
         _ => decode("CleanupBulkLoad", param).map(|request: pb::CleanupBulkLoadRequest| {
             Box::new(move |server: &RegionServer| clean_up(server, &request)) as Work
@@ -94,6 +95,15 @@ fn clean_up(server: &RegionServer, request: &pb::CleanupBulkLoadRequest) -> Resu
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(errors::to_rpc(&error.into())),
         _ => Ok(Reply::message(&pb::CleanupBulkLoadResponse {})),
     }
+}
+
+/// Whoever received the call looks at each path, and others wait for it.
+fn check_count(request: &pb::BulkLoadHFileRequest) -> Result<(), RpcError> {
+    let count = request.family_path.len();
+    if count <= BULK_LOAD_FILES_MAX {
+        return Ok(()); // none at all is for the region to refuse, or for coprocessors to allow
+    }
+    Err(errors::invalid(format!("a bulk load has 1 to {BULK_LOAD_FILES_MAX} files, not {count}")))
 }
 
 /// Whether files of the load are copied, which takes as long as they are large.

@@ -24,7 +24,7 @@ pub(super) fn get(
     quota: Option<OperationQuota>,
 ) -> Outcome {
     let waits = match Waits::hosted(server, &online, &call) {
-        Ok(waits) => waits,
+        Ok(waits) => waits.with_room(server),
         Err(error) => return ready(Err(error)),
     };
     let (server, terms) = (server.clone(), call.into_terms());
@@ -34,9 +34,9 @@ pub(super) fn get(
             let mut operation = Operation::begin(&on_pool, &region, Some(&terms))?;
             read(&mut operation, &region, &get, true)
         };
-        let found = server.run_pooled("Get", waits, work).await?;
+        let (found, reservation) = server.run_reserved("Get", waits, work).await?;
         get::settle(quota, &found);
-        Ok(get::reply(&online, found, codec))
+        Ok(Reply { reservation, ..get::reply(&online, found, codec) })
     }))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn open_scan(
     own: impl FnOnce(pb::ScanRequest) -> Result<Reply, RpcError> + Send + 'static,
 ) -> Outcome {
     let waits = match Waits::hosted(server, &online, call) {
-        Ok(waits) => waits,
+        Ok(waits) => waits.with_room(server), // `own` may read rows as a whole
         Err(error) => return ready(Err(error)),
     };
     let limits = hosted_limits(server, call, &request);
@@ -86,7 +86,8 @@ pub(super) fn open_scan(
                 Opened::Hosted(scan) => coprocessors::next(&mut operation, scan, &limits, true),
             }
         };
-        server.run_pooled("Scan", waits, work).await
+        let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
+        Ok(Reply { reservation, ..reply })
     }))
 }
 

@@ -24,7 +24,7 @@ use super::mutate::{await_turn, nonces_until_ns};
 use super::{CallError, Waits, decode, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
-use crate::convert::CellSource;
+use crate::convert::{CellSource, InlineCells};
 use crate::coprocessors::CallPermit;
 use crate::errors;
 use crate::metrics::op_times::OpTags;
@@ -62,6 +62,8 @@ pub(super) struct Run {
     pub(super) terms: Terms,
     /// It would keep the thread that received it for too long.
     is_large: bool,
+    /// Room that is to be kept for the cells that are made of values in its message.
+    inline_bytes: u64,
     /// A write that was waited for has failed.
     failed: Option<Error>,
     /// Nonces of what was written and is not seen yet.
@@ -120,8 +122,8 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
     let hosted = run.permit.take();
-    let waits =
-        Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
+    let room_bytes = run.answer_bytes_max().saturating_add(run.inline_bytes);
+    let waits = Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), room_bytes) };
     let waits = waits.with_room(&server);
     let work = move || {
         let done = run.go_on(ReadMode::AnyDisk);
@@ -150,7 +152,8 @@ pub(super) struct NeedsDisk;
 
 impl Run {
     fn new(server: &Arc<RegionServer>, mut call: Call) -> Result<Run, RpcError> {
-        let bytes = call.param.len() + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
+        let param_len = call.param.len();
+        let bytes = param_len + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
         let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
         let actions_count: usize = request.region_action.iter().map(|action| action.action.len()).sum();
@@ -158,6 +161,8 @@ impl Run {
         let gets_count = all_actions.filter(|action| action.get.is_some()).count();
         server.user_loads.note_reads(&call.connection, gets_count as u64);
         server.user_loads.note_writes(&call.connection, (actions_count - gets_count) as u64);
+        let inline = inline_cells(&request.region_action);
+        inline.check(server.settings.request_cells_bytes_max, &call.connection)?;
         Ok(Run {
             server: server.clone(),
             old_condition: request.condition,
@@ -170,7 +175,10 @@ impl Run {
             unseen: false,
             wrote: false,
             new_bytes: 0,
-            is_large: bytes > INLINE_BYTES_MAX || actions_count > INLINE_ACTIONS_MAX,
+            is_large: bytes > INLINE_BYTES_MAX
+                || actions_count > INLINE_ACTIONS_MAX
+                || inline.are_many_copies(),
+            inline_bytes: inline.room_bytes(param_len),
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
@@ -520,6 +528,20 @@ impl Run {
             Ok(reply)
         }))
     }
+}
+
+/// Cells that are made of values in the message.
+fn inline_cells(actions: &[pb::RegionAction]) -> InlineCells {
+    let mut inline = InlineCells::default();
+    for action in actions.iter().flat_map(|region_action| &region_action.action) {
+        if let Some(mutation) = action.mutation.as_deref().filter(|it| !it.column_value.is_empty()) {
+            inline.add(&InlineCells::of(mutation));
+        }
+        if let Some(call) = &action.service_call {
+            inline.add(&InlineCells::of_endpoint(call));
+        }
+    }
+    inline
 }
 
 fn has_regions_twice(actions: &[pb::RegionAction]) -> bool {

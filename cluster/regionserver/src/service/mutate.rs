@@ -19,8 +19,8 @@ use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
 use super::{CallError, Waits, decode, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Once, Turn};
-use crate::convert::{self, CellSource};
-use crate::coprocessors::{self, Asked, Operation};
+use crate::convert::{self, CellSource, InlineCells};
+use crate::coprocessors::{self, Asked, CallPermit, Operation};
 use crate::errors;
 use crate::metrics::op_times::Op;
 use crate::quotas::{Intent, OperationQuota};
@@ -59,27 +59,49 @@ struct Request {
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     server.counters.mutations.add(1);
     server.user_loads.note_writes(&call.connection, 1);
-    let request = match Request::new(server, call) {
-        Ok(request) => request,
-        Err(error) => return ready(Err(error)),
-    };
+    begin(server, call).unwrap_or_else(|error| ready(Err(error)))
+}
+
+fn begin(server: &Arc<RegionServer>, mut call: Call) -> Result<Outcome, RpcError> {
+    let param_len = call.param.len();
+    let mut message: pb::MutateRequest = decode("Mutate", std::mem::take(&mut call.param))?;
+    let online = server.regions.find(&message.region)?;
+    let inline = InlineCells::of(&message.mutation);
+    inline.check(server.settings.request_cells_bytes_max, &call.connection)?;
     // Whoever opens, splits or moves a region writes to meta: that helps others on, so it does not wait.
-    if server.pressure.is_high() && !request.online.region.info().is_meta() {
+    let waits = server.pressure.is_high() && !online.region.info().is_meta();
+    if inline.count > INLINE_CELLS_MAX || inline.bytes() > INLINE_BYTES_MAX || inline.are_many_copies() {
+        let permit = permit(server, &online)?;
+        let waiting = Waits::of_answer(call.terms(), inline.room_bytes(param_len)).on(&online);
+        let waiting = Waits { hosted: permit, ..waiting };
         let server = server.clone();
-        return Outcome::Later(Box::pin(async move {
-            server.wait_for_room(&request.terms).await?;
-            if let Some(error) = server.dropped(&request.terms) {
-                return Err(error);
+        return Ok(Outcome::Later(Box::pin(async move {
+            if waits {
+                wait_for_room(&server, &waiting.terms).await?;
             }
+            run_on_pool(&server, waiting, move |server| Request::new(server, online, &mut message, call))
+                .await
+        })));
+    }
+    let request = Request::new(server, online, &mut message, call)?;
+    if waits {
+        let server = server.clone();
+        return Ok(Outcome::Later(Box::pin(async move {
+            wait_for_room(&server, &request.terms).await?;
             let outcome = start(&server, request);
             server.drive_logs();
             match outcome {
                 Outcome::Ready(result) => result,
                 Outcome::Later(later) => later.await,
             }
-        }));
+        })));
     }
-    start(server, request)
+    Ok(start(server, request))
+}
+
+async fn wait_for_room(server: &RegionServer, terms: &Terms) -> Result<(), RpcError> {
+    server.wait_for_room(terms).await?;
+    server.dropped(terms).map_or(Ok(()), Err)
 }
 
 fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
@@ -119,28 +141,37 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
-            let server = server.clone();
-            let waits = Waits::new(request.terms.clone()).with_room(&server);
-            // What it reads first may be all of a row. Once it is written nothing asks any more.
-            let is_wanted = server.is_wanted(&waits.terms);
-            Outcome::Later(Box::pin(async move {
-                let on_pool = server.clone();
-                let work = move || {
-                    let mut request = request;
-                    let attempt = || request.attempt(&on_pool, ReadMode::AnyDisk);
-                    let done = Patience::while_wanted(is_wanted, attempt).map_err(CallError::into_rpc);
-                    on_pool.drive_logs(); // nobody else does behind this thread
-                    done
-                };
-                let (done, reservation) = server.run_reserved("Mutate", waits, work).await?;
-                let reply = match complete(done, codec, tag) {
-                    Outcome::Ready(result) => result,
-                    Outcome::Later(later) => later.await,
-                };
-                reply.map(|reply| Reply { reservation, ..reply })
-            }))
+            let (server, waits) = (server.clone(), Waits::new(request.terms.clone()));
+            Outcome::Later(Box::pin(async move { run_on_pool(&server, waits, move |_| Ok(request)).await }))
         }
     }
+}
+
+/// Carries out a call where blocking is allowed, in a region with coprocessors on the threads of calls to these. `request` is made there.
+async fn run_on_pool(
+    server: &Arc<RegionServer>,
+    waits: Waits,
+    request: impl FnOnce(&RegionServer) -> Result<Request, RpcError> + Send + 'static,
+) -> Result<Reply, RpcError> {
+    let waits = waits.with_room(server);
+    // What it reads first may be all of a row. Once it is written nothing asks any more.
+    let is_wanted = server.is_wanted(&waits.terms);
+    let on_pool = server.clone();
+    let work = move || -> Result<_, RpcError> {
+        let mut request = request(&on_pool)?;
+        let (codec, tag) = (request.codec, request.tag());
+        let is_hosted = request.proto.is_some();
+        let mut attempt = || request.attempt(&on_pool, ReadMode::AnyDisk);
+        let done = if is_hosted { attempt() } else { Patience::while_wanted(is_wanted, attempt) };
+        on_pool.drive_logs(); // nobody else does behind this thread
+        Ok((done.map_err(CallError::into_rpc)?, codec, tag))
+    };
+    let ((done, codec, tag), reservation) = server.run_reserved("Mutate", waits, work).await?;
+    let reply = match complete(done, codec, tag) {
+        Outcome::Ready(result) => result,
+        Outcome::Later(later) => later.await,
+    };
+    reply.map(|reply| Reply { reservation, ..reply })
 }
 
 /// Whether it takes so long that the other connections of an event loop are not to wait for it.
@@ -150,34 +181,35 @@ fn is_large(mutation: &Mutation) -> bool {
 }
 
 /// On the threads of calls to coprocessors.
-fn start_hosted(server: &Arc<RegionServer>, mut request: Request) -> Outcome {
-    let permit = match server.coprocessors.jvm().permit() {
+fn start_hosted(server: &Arc<RegionServer>, request: Request) -> Outcome {
+    let permit = match permit(server, &request.online) {
         Ok(permit) => permit,
         Err(error) => return ready(Err(error)),
     };
-    let tag = request.online.ops.tag(op(&request.mutation, request.condition.is_some()), 1);
-    let waits = Waits { hosted: Some(permit), ..Waits::new(request.terms.clone()) }.on(&request.online);
-    let (server, codec) = (server.clone(), request.codec);
-    Outcome::Later(Box::pin(async move {
-        let on_pool = server.clone();
-        let work = move || request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-        match complete(server.run_pooled("Mutate", waits, work).await?, codec, tag) {
-            Outcome::Ready(result) => result,
-            Outcome::Later(later) => later.await,
-        }
-    }))
+    let waits = Waits { hosted: permit, ..Waits::new(request.terms.clone()) }.on(&request.online);
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move { run_on_pool(&server, waits, move |_| Ok(request)).await }))
+}
+
+/// For a call that calls coprocessors; `None` if its region has none.
+fn permit(server: &RegionServer, online: &OnlineRegion) -> Result<Option<CallPermit>, RpcError> {
+    online.is_hosted().then(|| server.coprocessors.jvm().permit()).transpose()
 }
 
 impl Request {
-    fn new(server: &RegionServer, mut call: Call) -> Result<Request, RpcError> {
-        let request: pb::MutateRequest = decode("Mutate", std::mem::take(&mut call.param))?;
-        let online = server.regions.find(&request.region)?;
+    /// Takes what it needs out of the message.
+    fn new(
+        server: &RegionServer,
+        online: Arc<OnlineRegion>,
+        message: &mut pb::MutateRequest,
+        mut call: Call,
+    ) -> Result<Request, RpcError> {
         let mutation =
-            convert::mutation(&request.mutation, &mut CellSource::new(std::mem::take(&mut call.cells)))?;
+            convert::mutation(&message.mutation, &mut CellSource::new(std::mem::take(&mut call.cells)))?;
         let nonce =
-            Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
-        let proto = online.is_hosted().then_some(request.mutation);
-        let (condition, codec) = (request.condition, call.connection.codec);
+            Nonce { group: message.nonce_group.unwrap_or(0), nonce: message.mutation.nonce.unwrap_or(0) };
+        let proto = online.is_hosted().then(|| std::mem::take(&mut message.mutation));
+        let (condition, codec) = (message.condition.take(), call.connection.codec);
         let is_atomic = condition.is_some() || mutation.kind.returns_cells();
         let intent = Intent::Batch { writes: 1, reads: usize::from(is_atomic), is_atomic };
         let mut quota = server.quotas.begin(&online, &call.connection, &call.attributes, intent)?;
@@ -186,6 +218,10 @@ impl Request {
             quota.add_written(&mutation.cells);
         }
         Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms(), proto, quota })
+    }
+
+    fn tag(&self) -> u64 {
+        self.online.ops.tag(op(&self.mutation, self.condition.is_some()), 1)
     }
 
     /// Does the work once. `CacheOnly` may end in `NeedsDisk`, with nothing done.

@@ -81,7 +81,7 @@ const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), run.answer_bytes_max()).on(&run.holder.online);
-    let waits = waits.of_scan(&run.limits, &server);
+    let waits = waits.of_scan(&run.limits, run.holder.has_filter, &server);
     let ScanRun { holder, id, limits, counted, quota, .. } = run;
     server.scanners.await_turn(id, holder);
     let queued = Queued { server: server.clone(), id, limits: Some(limits), counted, quota };
@@ -165,7 +165,9 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         }
     }
     let server = server.clone();
-    let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max()).of_scan(&opening.limits, &server);
+    let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max());
+    let has_filter = opening.request.scan.as_ref().is_some_and(|scan| scan.filter.is_some());
+    let waits = waits.of_scan(&opening.limits, has_filter, &server);
     let is_wanted = server.is_wanted(&waits.terms);
     Outcome::Later(Box::pin(async move {
         let run = move || opening.run(ReadMode::AnyDisk, true).map_err(CallError::into_rpc);
@@ -176,9 +178,10 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
 }
 
 impl Waits {
-    /// For a client that takes no parts of rows, a row may be larger than what was announced.
-    fn of_scan(self, limits: &Limits, server: &RegionServer) -> Waits {
-        if limits.partials { self } else { self.with_room(server) }
+    /// For a client that takes no parts of rows a row may be larger than what was announced, and so may one of which a filter has to
+    /// see all.
+    fn of_scan(self, limits: &Limits, has_filter: bool, server: &RegionServer) -> Waits {
+        if limits.partials && !has_filter { self } else { self.with_room(server) }
     }
 }
 
@@ -236,10 +239,10 @@ impl Opening {
             false => (wants_metrics || self.quota.is_some()).then(Arc::default),
         };
         let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
+        let message_bytes = if detached.is_some() { message_bytes + scanner.filter_bytes() } else { 0 };
         let holder = Box::new(OpenScanner {
             scanner,
             online: self.online.clone(),
-        let message_bytes = if detached.is_some() { message_bytes + scanner.filter_bytes() } else { 0 };
             connection: Arc::clone(&self.connection),
             partial_row: None,
             needs_cursor: proto.need_cursor_result(),

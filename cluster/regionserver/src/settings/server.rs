@@ -63,6 +63,8 @@ pub struct RegionServerSettings {
     pub rpc_timeout: Duration,
     /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
     pub result_bytes_max: u64,
+    /// Most bytes of cells that are made of values in one request: as many as a request may have (`hbase.ipc.max.request.size`).
+    pub request_cells_bytes_max: usize,
     /// Whether answers to batches say how loaded their regions are (`hbase.client.backpressure.enabled`).
     pub region_statistics: bool,
     /// A scan gets at least this long before a heartbeat ends it
@@ -243,6 +245,7 @@ impl Default for RegionServerSettings {
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
             result_bytes_max: 100 << 20,
+            request_cells_bytes_max: 256 << 20,
             region_statistics: false,
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,

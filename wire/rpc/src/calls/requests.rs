@@ -12,12 +12,13 @@ use crate::input::{READ_BYTES_MAX, READ_BYTES_MIN};
 use crate::queues::{ArrivingFrame, Asker, CALL_BYTES, Charge, Share};
 use crate::trace::CallSpan;
 use crate::unpack::Here;
-use crate::{Call, CallClass, CallHead, Dropped, Outcome, RpcError, exceptions};
+use crate::{Call, CallClass, CallHead, Dropped, ExceptionClass, Outcome, RpcError, exceptions};
 
 /// Frames from here on are counted in the part of their class while they arrive.
 const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
-/// Messages from here on may become many times as large when they are decoded.
-const LONG_PARAM_BYTES: usize = 16 << 10;
+/// Messages from here on may become many times as large when they are decoded: room is kept for what they become, cells that are made of
+/// their values as well.
+pub const LONG_PARAM_BYTES: usize = 16 << 10;
 /// What messages up to this become is part of [`CALL_BYTES`], but for hostile ones, of which it is little.
 const SHORT_PARAM_BYTES: usize = 1 << 10;
 /// Headers with as many attributes become many times as large as well.
@@ -26,7 +27,11 @@ const MANY_ATTRIBUTES: usize = 64;
 pub(super) const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
 /// There is no room for what a message becomes.
-struct NoMemory;
+enum NoMemory {
+    Now,
+    /// All requests together may have no more than that.
+    Ever(usize),
+}
 
 impl Calls {
     fn refuse_full(&mut self, call_id: u32, class: CallClass, span: Option<Box<CallSpan>>) {
@@ -172,9 +177,7 @@ impl Calls {
              Set \"hbase.ipc.max.request.size\" on server to override this limit (not recommended)",
             self.task.peer
         );
-        let known = self.agreed.connection.client_at_least(1, 3);
-        let class = if known { &exceptions::REQUEST_TOO_BIG } else { &exceptions::DO_NOT_RETRY_IO };
-        self.refuse(call_id, &RpcError::new(class, text));
+        self.refuse(call_id, &RpcError::new(self.too_big_class(), text));
     }
 
     pub(super) fn handle_frame(&mut self, Frame { bytes: frame, room }: Frame, now_ns: u64) {
@@ -214,8 +217,13 @@ impl Calls {
         let mut asked =
             Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head, span, room: None };
         let mut room = room.map(|room| *room);
-        if self.is_looked_at(&call) && self.charge_message(&call, &mut room).is_err() {
-            return self.refuse_full(call_id, class, asked.span);
+        if self.is_looked_at(&call)
+            && let Err(no_memory) = self.charge_message(&call, &mut room)
+        {
+            return match no_memory {
+                NoMemory::Now => self.refuse_full(call_id, class, asked.span),
+                NoMemory::Ever(max) => self.refuse_traced(call_id, asked.span, &self.becomes_too_big(max)),
+            };
         }
         let outcome = match self.unpack(&call.method, class, block, room) {
             Ok(Here::Done(Ok(unpacked))) => {
@@ -276,15 +284,32 @@ impl Calls {
         if bytes <= CALL_BYTES {
             return Ok(());
         }
-        let fits = bytes <= bytes_max
-            && match room {
-                Some(charge) => charge.grow(shared.share(), bytes),
-                None => {
-                    *room = shared.charge(call.class, &self.task.place, bytes);
-                    room.is_some()
-                }
-            };
-        if fits { Ok(()) } else { Err(NoMemory) }
+        if bytes > bytes_max {
+            return Err(NoMemory::Ever(bytes_max));
+        }
+        let fits = match room {
+            Some(charge) => charge.grow(shared.share(), bytes),
+            None => {
+                *room = shared.charge(call.class, &self.task.place, bytes);
+                room.is_some()
+            }
+        };
+        if fits { Ok(()) } else { Err(NoMemory::Now) }
+    }
+
+    /// It would be refused again however often it came.
+    fn becomes_too_big(&self, max: usize) -> RpcError {
+        let text = format!(
+            "A request of {} becomes more than {max} bytes when it is decoded. Set \"hbase.ipc.max.request.size\" or \
+             \"hbase.ipc.server.max.callqueue.size\" on server to override this limit (not recommended)",
+            self.task.peer
+        );
+        RpcError::new(self.too_big_class(), text)
+    }
+
+    fn too_big_class(&self) -> &'static ExceptionClass {
+        let is_known = self.agreed.connection.client_at_least(1, 3);
+        if is_known { &exceptions::REQUEST_TOO_BIG } else { &exceptions::DO_NOT_RETRY_IO }
     }
 
     /// How long the client waits from when its call was received.

@@ -113,6 +113,8 @@ pub(super) enum Within {
     Endpoint,
     /// `RemoteProcedureRequest { proc_data = 3 }`: one of these.
     Order(Vec<TypeAt>),
+    /// `MutationProto { row = 1, column_value = 3 { family = 1, qualifier_value = 2 } }`: a cell of each value.
+    Mutation,
 }
 
 /// The messages of a descriptor set, while their types are made.
@@ -151,6 +153,7 @@ impl Types {
             ("Filter", Within::Filter),
             ("CoprocessorServiceCall", Within::Endpoint),
             ("RemoteProcedureRequest", Within::Order(orders)),
+            ("MutationProto", Within::Mutation),
         ] {
             if let Some(&at) = by_name.get(&format!("{PACKAGE}{name}")) {
                 let this = &mut types[usize::from(at)];

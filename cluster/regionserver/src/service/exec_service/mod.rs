@@ -35,6 +35,7 @@ use prost::Message;
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::calls::nonces::NonceGuard;
+use crate::convert::InlineCells;
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
 
@@ -69,6 +70,7 @@ impl Answer {
 }
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
+    let param_len = call.param.len();
     let request: pb::CoprocessorServiceRequest = match decode("ExecService", std::mem::take(&mut call.param))
     {
         Ok(request) => request,
@@ -77,6 +79,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     if call.method == "ExecRegionServerService" {
         return ready(Err(no_such_service(&request.call.service_name)));
     }
+    let room_bytes = InlineCells::of_endpoint(&request.call).room_bytes(param_len);
     let specifier = request.region.clone();
     let opened = EndpointCall::new(server, &specifier, &request.call, call.into_terms());
     let call = match opened {
@@ -93,7 +96,8 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         if call.may_write() && server.pressure.is_high() && !call.online.region.info().is_meta() {
             server.wait_for_room(&call.terms).await?;
         }
-        let waits = Waits { hosted: permit, ..Waits::new(call.terms.clone()) }.on(&call.online);
+        let waits = Waits { hosted: permit, ..Waits::of_answer(call.terms.clone(), room_bytes) };
+        let waits = waits.on(&call.online);
         let waits = waits.with_room(&server); // conditions look at rows as a whole
         let work = move || call.run().map_err(CallError::into_rpc);
         let Answer { value, ticket, guard } = server.run_pooled("ExecService", waits, work).await?;

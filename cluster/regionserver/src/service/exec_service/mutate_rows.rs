@@ -6,7 +6,7 @@ use halcyon_region::{Condition, Mutation, Nonce, ReadMode};
 use super::super::mutate::turn;
 use super::{Answer, CallError, EndpointCall, decode};
 use crate::calls::nonces::{NonceGuard, Once, Turn};
-use crate::convert::{self, CellSource};
+use crate::convert::{self, CellSource, InlineCells};
 use crate::coprocessors::{self, Asked, Operation};
 
 /// `MultiRowMutationEndpoint.mutateRows`. The message holds the cells. A call that is repeated with its nonce is applied
@@ -17,6 +17,8 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
     }
     let server = &call.server;
     let rows: pb::MutateRowsRequest = decode("MutateRows", call.request.clone())?;
+    let inline = InlineCells::of_all(&rows.mutation_request);
+    inline.check(server.settings.request_cells_bytes_max, &call.terms.connection)?;
     let mut no_cells = CellSource::new(Vec::new());
     let mutations = rows.mutation_request.iter().map(|mutation| convert::mutation(mutation, &mut no_cells));
     let mutations = mutations.collect::<Result<Vec<_>, _>>()?;

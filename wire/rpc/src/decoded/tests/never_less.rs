@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::ColumnValue;
 use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
@@ -88,7 +89,6 @@ held! {
     pb::MutateRequest: mutation, condition;
     pb::GetRequest: get;
     pb::ScanRequest: scan;
-    pb::MutationProto: column_value, attribute;
     ColumnValue: qualifier_value;
     QualifierValue: ;
     pb::NameBytesPair: name;
@@ -109,6 +109,20 @@ held! {
     pb::MutateRowsRequest: mutation_request, condition;
     pb::AggregateRequest: interpreter_class_name, scan;
     pb::BulkDeleteRequest: scan;
+}
+
+/// With the cells that are made of its values.
+impl Held for pb::MutationProto {
+    fn held(&self) -> usize {
+        let len = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
+        let cells = self.column_value.iter().flat_map(|column| {
+            column.qualifier_value.iter().map(|value| {
+                let parts = len(&self.row) + column.family.len() + len(&value.qualifier) + len(&value.value);
+                parts + len(&value.tags) + 20 + size_of::<Cell>()
+            })
+        });
+        self.column_value.held() + self.attribute.held() + cells.sum::<usize>()
+    }
 }
 
 /// A message that is decoded later, if it can be.
