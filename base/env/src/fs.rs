@@ -284,6 +284,11 @@ pub trait WritableFile: Send {
         self.close()
     }
 
+    /// Most bytes that the file may have. A write that would go beyond fails with `FileTooLarge`, and the file is what it was.
+    fn len_max(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Bytes written so far, without those of a write that failed.
     fn len(&self) -> u64;
 

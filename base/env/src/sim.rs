@@ -73,6 +73,8 @@ struct State {
     /// `None`: a local disk.
     hdfs: Option<Hdfs>,
     calls: u64,
+    /// [`WritableFile::len_max`](crate::WritableFile::len_max) of all files.
+    len_max: Option<u64>,
     /// What happens before the call of this number.
     pause: Option<(u64, Box<dyn FnOnce() + Send>)>,
 }
@@ -180,6 +182,11 @@ impl SimFileSystem {
     /// server does that is frozen and thaws. The action may use this file system.
     pub fn pause_at(&self, n: u64, action: impl FnOnce() + Send + 'static) {
         self.state.lock().pause = Some((n, Box::new(action)));
+    }
+
+    /// No file gets more bytes than that, as a file of one block in HDFS.
+    pub fn set_len_max(&self, len_max: u64) {
+        self.state.lock().len_max = Some(len_max);
     }
 
     /// How many calls there were, which [`SimFileSystem::pause_at`] counts.

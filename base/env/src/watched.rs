@@ -261,6 +261,10 @@ impl WritableFile for WatchedWriter {
         self.over_end("sync", |inner| inner.sync_and_close())
     }
 
+    fn len_max(&self) -> u64 {
+        self.inner.len_max()
+    }
+
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use halcyon_cell::{Error, ReadPoint, Result, SeqId};
+use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
 use halcyon_env::{Holder, Watch, WatchedMutex, invariant, vitals};
@@ -49,6 +49,8 @@ pub(crate) struct Mvcc {
 struct State {
     /// Writes begun and not yet behind the read point, in order of their numbers.
     unfinished: VecDeque<Arc<Write>>,
+    /// Why no write is published any more.
+    failed: Option<Error>,
 }
 
 /// One write on its way.
@@ -88,7 +90,7 @@ struct Ending {
 impl Mvcc {
     /// `last`: the highest sequence id in use; everything up to it can be read.
     pub fn new(last: SeqId, watch: Watch) -> Mvcc {
-        let state = State { unfinished: VecDeque::new() };
+        let state = State { unfinished: VecDeque::new(), failed: None };
         Mvcc {
             read_point: AtomicU64::new(last.get()),
             last: WatchedMutex::new(last),
@@ -105,7 +107,8 @@ impl Mvcc {
 
     /// Begins a write with the next number and hands it to `log`, under the lock that orders numbers: what
     /// `log` appends stands in the log in the order of the numbers. `steps`: how many times `step_done` has to
-    /// be called. If `log` fails the number is given up and no write exists.
+    /// be called. If `log` fails the number is given up and no write exists. `Stopping` if a write before failed in the log, because
+    /// this one would never be published.
     pub fn begin<T>(
         &self,
         steps: u8,
@@ -117,10 +120,17 @@ impl Mvcc {
         );
         let write = Arc::new(Write::new(SeqId::ZERO, steps)); // made before the lock is held
         let mut last = self.lock_last();
+        let mut state = self.state.lock();
+        if let Some(error) = &state.failed {
+            let message =
+                format!("the region takes no writes since one could not be written to the log: {error}");
+            return Err(Error::new(ErrorKind::Stopping, message));
+        }
         let seq = last.next();
         write.seq.store(seq.get(), Ordering::Relaxed);
         *last = seq;
-        self.enqueue(&mut self.state.lock(), write.clone());
+        self.enqueue(&mut state, write.clone());
+        drop(state);
         match log(seq, &write) {
             Ok(value) => Ok((write, value)),
             Err(error) => {
@@ -172,7 +182,8 @@ impl Mvcc {
         write.end(Err(error));
         // Whoever waits for a later number would wait for ever.
         let waiting: Vec<Arc<Write>> = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            state.failed.get_or_insert_with(|| error.clone());
             state.unfinished.iter().filter(|other| other.seq() > write.seq()).cloned().collect()
         };
         for other in waiting {
@@ -480,6 +491,8 @@ mod tests {
         assert!(ticket.wait().is_err());
         assert_eq!(mvcc.read_point().get(), 0);
         assert!(mvcc.wait_for(SeqId::new(2), || Ok(())).is_err());
+        let error = mvcc.begin(1, |_, _| Ok(())).err().expect("it would wait for ever");
+        assert_eq!(error.kind(), ErrorKind::Stopping);
     }
 
     #[test]

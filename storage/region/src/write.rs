@@ -15,7 +15,7 @@ use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
 use halcyon_schema::mob::is_mob_reference;
-use halcyon_wal::{Completion, WalEntry, check_appended_len};
+use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
 
 use crate::activity;
@@ -441,7 +441,8 @@ impl Region {
             "a row is written without its lock: another write may have read what this one changes"
         );
         if durability != Durability::SkipWal {
-            check_appended_len(edits.edits.iter().map(|edit| edit.cell.bytes().len()).sum())?;
+            let bytes: usize = edits.edits.iter().map(|edit| edit.cell.bytes().len()).sum();
+            self.services.wal.check_entry_len(bytes)?;
         }
         let updates = self.updates_shared();
         let me = Holder::me();

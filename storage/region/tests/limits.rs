@@ -1,7 +1,10 @@
 //! What one write may make and one read may gather.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP};
+use halcyon_env::sim::SimFileSystem;
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 
@@ -226,4 +229,31 @@ fn what_is_too_much_to_change_is_not_gathered() {
     assert_eq!(asked(false, vec![append(0, 40)]), 0);
     assert_eq!(asked(true, vec![append(0, 1), append(1, 40)]), 0);
     bench.mutate(append(7, 8)).unwrap();
+}
+
+/// Such a write was accepted and could never be written to a log in HDFS, which stopped, and with it the server.
+#[test]
+fn a_row_that_no_file_of_the_log_takes_is_refused() {
+    change_settings(|_| ());
+    let fs = SimFileSystem::new();
+    fs.set_len_max(1 << 20);
+    let bench = Bench::on(Arc::new(fs), &[FamilyDescriptor::new("f").unwrap()]);
+    let put = |row: &str, count: usize| {
+        let cells = (0..count).map(|at| cell(row, "f", &at.to_string(), &[7; 300_000])).collect();
+        mutation(MutationKind::Put, row.as_bytes(), cells)
+    };
+    let mutate = |batch: Vec<Mutation>, atomic: bool| {
+        bench.region.mutate(batch, atomic, Nonce::default(), ReadMode::AnyDisk)
+    };
+    let outcome = mutate(vec![put("a", 1), put("b", 5), put("c", 1)], false).unwrap();
+    bench.wal.drive();
+    let refused = outcome.results[1].as_ref().expect_err("it fits into no file");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.message().contains("hbase.regionserver.hlog.blocksize"), "{refused}");
+    assert!(outcome.results[0].is_ok() && outcome.results[2].is_ok());
+    outcome.ticket.wait().unwrap();
+    assert_eq!(mutate(vec![put("b", 5)], true).err().map(|error| error.kind()), Some(ErrorKind::Invalid));
+    let counts = ["a", "b", "c"].map(|row| get(&bench, of(row)).unwrap().len());
+    assert_eq!(counts, [1, 0, 1]);
+    assert!(bench.wal.stopped().is_none());
 }

@@ -1,6 +1,6 @@
 //! What was appended and not yet taken by a round: the buffer, its completions, and the accounts of the current file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::mem;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use halcyon_cell::{Error, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::check::{Mark, Salt};
 use crate::full::Full;
 use crate::log::Completion;
 use crate::region_hash::RegionHasher;
@@ -35,6 +36,12 @@ pub(crate) struct Appends {
     /// `FSYNC_WAL` is among them.
     pub(crate) disk_wanted: bool,
     rounds_taken: u64,
+    /// What is buffered, divided into rounds that a file takes. Nearly always one, or none.
+    parts: VecDeque<Part>,
+    /// Most bytes of a part, unless it is one entry.
+    round_bytes_max: u64,
+    /// Of the file that the buffer goes to.
+    pub(crate) salt: Salt,
     /// Bytes of the file that the buffer goes to, known to be on disk.
     pub(crate) synced_bytes: u64,
     /// Of the current file, the buffered entries included.
@@ -45,6 +52,13 @@ pub(crate) struct Appends {
     pub(crate) full: Option<Full>,
     /// Why the current file takes no more bytes. Appends are taken as far as the buffer has room.
     pub(crate) broken: Option<Broken>,
+}
+
+/// Entries in the buffer that one round writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    bytes: usize,
+    completions_count: usize,
 }
 
 /// Everything that one round writes.
@@ -58,8 +72,8 @@ pub(crate) struct Batch {
 }
 
 impl Appends {
-    /// `buffered` gets the length of the buffer; `synced_bytes` of the file that it goes to are on disk.
-    pub(crate) fn new(buffered: Arc<AtomicUsize>, synced_bytes: u64) -> Appends {
+    /// `buffered` gets the length of the buffer; `mark` is that of the file that it goes to.
+    pub(crate) fn new(buffered: Arc<AtomicUsize>, mark: Mark, round_bytes_max: u64) -> Appends {
         Appends {
             buffer: Vec::new(),
             buffered,
@@ -67,7 +81,10 @@ impl Appends {
             sync_wanted: false,
             disk_wanted: false,
             rounds_taken: 0,
-            synced_bytes,
+            parts: VecDeque::new(),
+            round_bytes_max,
+            salt: mark.salt,
+            synced_bytes: mark.synced_bytes,
             unflushed: Unflushed::default(),
             stopped: None,
             full: None,
@@ -79,7 +96,38 @@ impl Appends {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves out what was appended; an empty buffer and an empty list of completions take its place.
+    /// What is appended now says this of its file.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { salt: self.salt, synced_bytes: self.synced_bytes }
+    }
+
+    /// What is appended from now on goes to another file.
+    pub(crate) fn set_mark(&mut self, mark: Mark) {
+        (self.salt, self.synced_bytes) = (mark.salt, mark.synced_bytes);
+    }
+
+    /// An entry of so many bytes was put behind the others in the buffer.
+    pub(crate) fn note_appended(&mut self, bytes: usize) {
+        match self.parts.back_mut() {
+            Some(last) if (last.bytes + bytes) as u64 <= self.round_bytes_max => last.bytes += bytes,
+            _ => self.parts.push_back(Part { bytes, completions_count: 0 }),
+        }
+        self.note_buffered();
+    }
+
+    /// The completion of the entry that was appended last.
+    pub(crate) fn push_completion(&mut self, completion: Completion) {
+        self.pending.push(completion);
+        self.parts.back_mut().expect("it has its entry").completions_count += 1;
+    }
+
+    /// How many rounds it takes to write what is buffered.
+    pub(crate) fn rounds_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Moves out what one round writes: all that was appended, if a file takes it. An empty buffer and an empty list of completions
+    /// take its place.
     pub(crate) fn take(&mut self, spare: Vec<u8>, spare_pending: Vec<Completion>) -> Batch {
         assert!(
             spare.is_empty() && spare_pending.is_empty(),
@@ -87,16 +135,37 @@ impl Appends {
             spare.len(),
             spare_pending.len()
         );
+        let first = self.parts.pop_front().unwrap_or_default();
+        let (rest, rest_pending) = match self.parts.is_empty() {
+            true => (spare, spare_pending),
+            false => (self.buffer.split_off(first.bytes), self.pending.split_off(first.completions_count)),
+        };
+        assert!(
+            self.buffer.len() == first.bytes && self.pending.len() == first.completions_count,
+            "a round has whole entries and their completions: {} bytes and {} completions of {first:?}",
+            self.buffer.len(),
+            self.pending.len()
+        );
         let batch = Batch {
-            buffer: mem::replace(&mut self.buffer, spare),
-            completions: mem::replace(&mut self.pending, spare_pending),
-            sync_wanted: mem::take(&mut self.sync_wanted),
-            disk_wanted: mem::take(&mut self.disk_wanted),
+            buffer: mem::replace(&mut self.buffer, rest),
+            completions: mem::replace(&mut self.pending, rest_pending),
+            sync_wanted: self.sync_wanted,
+            disk_wanted: self.disk_wanted,
             round: self.rounds_taken,
         };
+        // Of the rest it is not known who wants what.
+        self.sync_wanted &= !self.parts.is_empty();
+        self.disk_wanted &= !self.parts.is_empty();
         self.rounds_taken += 1;
         self.note_buffered();
         batch
+    }
+
+    /// Moves out all that was appended, which nobody writes any more.
+    pub(crate) fn take_all(&mut self) -> Batch {
+        let all = Part { bytes: self.buffer.len(), completions_count: self.pending.len() };
+        self.parts = [all].into();
+        self.take(Vec::new(), Vec::new())
     }
 
     /// So many bytes of the current file are on disk. Entries say so to recovery, which calls damage before that place
@@ -116,6 +185,7 @@ impl Appends {
 
     /// Undoes a `take`, also if there were appends since.
     pub(crate) fn give_back(&mut self, mut batch: Batch) {
+        self.put_first(Part { bytes: batch.buffer.len(), completions_count: batch.completions.len() });
         batch.buffer.append(&mut self.buffer);
         batch.completions.append(&mut self.pending);
         self.buffer = batch.buffer;
@@ -123,6 +193,27 @@ impl Appends {
         self.sync_wanted |= batch.sync_wanted;
         self.disk_wanted |= batch.disk_wanted;
         self.note_buffered();
+    }
+
+    /// Entries that were written, and have to be written once more before all others.
+    pub(crate) fn give_back_written(&mut self, mut entries: Vec<u8>) {
+        if !entries.is_empty() {
+            self.put_first(Part { bytes: entries.len(), completions_count: 0 });
+            entries.append(&mut self.buffer);
+            self.buffer = entries;
+            self.note_buffered();
+        }
+    }
+
+    fn put_first(&mut self, part: Part) {
+        match self.parts.front_mut() {
+            Some(first) if (part.bytes + first.bytes) as u64 <= self.round_bytes_max => {
+                first.bytes += part.bytes;
+                first.completions_count += part.completions_count;
+            }
+            _ if part == Part::default() => {}
+            _ => self.parts.push_front(part),
+        }
     }
 
     pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: SeqId) {
@@ -155,13 +246,58 @@ mod tests {
     /// A batch that found no space is written again before what was appended since.
     #[test]
     fn what_is_given_back_comes_first() {
-        let buffered = Arc::new(AtomicUsize::new(0));
-        let mut appends = Appends::new(buffered.clone(), 0);
-        appends.buffer.extend_from_slice(b"first");
+        let (mut appends, buffered) = appends(u64::MAX);
+        append(&mut appends, b"first");
         let batch = appends.take(Vec::new(), Vec::new());
-        appends.buffer.extend_from_slice(b"second");
+        append(&mut appends, b"second");
         appends.give_back(batch);
         assert_eq!(appends.buffer, b"firstsecond");
         assert_eq!(buffered.load(Ordering::Relaxed), 11);
+        assert_eq!(appends.rounds_count(), 1);
+    }
+
+    /// A round that no file takes was tried again and again until the log stopped.
+    #[test]
+    fn a_round_takes_whole_entries_and_no_more_than_a_file_does() {
+        let (mut appends, buffered) = appends(10);
+        for entry in [&b"aaaa"[..], b"bbbb", b"cccc", b"more than ten", b"d", b"e"] {
+            append(&mut appends, entry);
+            if entry != b"bbbb" {
+                appends.push_completion(Box::new(|_| ()));
+            }
+        }
+        appends.sync_wanted = true;
+        let first = appends.take(Vec::new(), Vec::new());
+        assert_eq!(
+            (&first.buffer[..], first.completions.len(), first.sync_wanted),
+            (&b"aaaabbbb"[..], 1, true)
+        );
+        assert_eq!(buffered.load(Ordering::Relaxed), 19);
+        append(&mut appends, b"f");
+        appends.give_back_written(b"kept".to_vec());
+        appends.give_back(first);
+        let mut taken = Vec::new();
+        while !appends.buffer.is_empty() {
+            let batch = appends.take(Vec::new(), Vec::new());
+            assert!(batch.sync_wanted);
+            taken.push((String::from_utf8(batch.buffer).unwrap(), batch.completions.len()));
+        }
+        let expected = [("aaaabbbb", 1), ("keptcccc", 1), ("more than ten", 1), ("def", 2)];
+        assert!(taken.iter().map(|(text, count)| (&text[..], *count)).eq(expected), "{taken:?}");
+        assert!(!appends.sync_wanted && appends.pending.is_empty() && buffered.load(Ordering::Relaxed) == 0);
+        [&b"aaaa"[..], b"more than ten"].iter().for_each(|entry| append(&mut appends, entry));
+        assert_eq!(appends.rounds_count(), 2);
+        assert_eq!(appends.take_all().buffer, b"aaaamore than ten");
+        assert_eq!(appends.rounds_count(), 0);
+    }
+
+    fn appends(round_bytes_max: u64) -> (Appends, Arc<AtomicUsize>) {
+        let buffered = Arc::new(AtomicUsize::new(0));
+        (Appends::new(buffered.clone(), Mark::of_new(Salt::random()), round_bytes_max), buffered)
+    }
+
+    fn append(appends: &mut Appends, entry: &[u8]) {
+        appends.buffer.extend_from_slice(entry);
+        appends.note_appended(entry.len());
     }
 }

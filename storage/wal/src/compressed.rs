@@ -7,8 +7,8 @@ use halcyon_compression::{codec_of, decompress};
 use halcyon_proto::pb;
 use halcyon_schema::Compression;
 
+use crate::check::is_check;
 use crate::dictionary::{Dictionary, skip_element};
-use crate::format::is_check;
 use crate::reader::CELL_LEN_MAX;
 use crate::source::{Decode, Source, bad};
 

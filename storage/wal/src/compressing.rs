@@ -21,12 +21,14 @@ use halcyon_proto::pb;
 use prost::Message;
 
 use crate::WalCompression;
+use crate::check::{CHECK_LEN, Check, CheckForm, SALTED_TRAILER_LEN, Salt};
 use crate::compressed::{LARGE, SMALL};
 use crate::dictionary::WritingDictionary;
-use crate::format::{CHECK_LEN, Check, CheckForm, TRAILER, plain_len, put_varint};
+use crate::format::{plain_len, put_varint};
 
 /// Dictionaries of a file that is written. They have at most the names that the file spells out.
 struct Encoder {
+    salt: Salt,
     values: Option<Compressor>,
     regions: WritingDictionary,
     tables: WritingDictionary,
@@ -38,8 +40,9 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn new(compression: WalCompression) -> Encoder {
+    fn new(compression: WalCompression, salt: Salt) -> Encoder {
         Encoder {
+            salt,
             values: compression.values.map(|codec| Compressor::new(codec, compression.zstd_in_records)),
             regions: WritingDictionary::new(LARGE),
             tables: WritingDictionary::new(LARGE),
@@ -64,7 +67,7 @@ impl Encoder {
         let mut rest = plain;
         let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
         let (key, mut rest) = rest.split_at_checked(key_len).ok_or_else(cut)?;
-        let mut check = Check::of_key(key, CheckForm::Plain).ok_or_else(cut)?;
+        let mut check = Check::of_key(key, CheckForm::Plain, Some(self.salt)).ok_or_else(cut)?;
         let mut key = pb::WalKey::decode(&key[..key_len - CHECK_LEN]).map_err(|_| cut())?;
         let (seq, table) = (key.log_sequence_number, key.table_name.clone());
         key.encoded_region_name = self.regions.field(&key.encoded_region_name).into();
@@ -138,8 +141,12 @@ struct Unwritten {
 
 impl CompressedFile {
     /// For a file that has its header and nothing else.
-    pub(crate) fn new(inner: Box<dyn WritableFile>, compression: WalCompression) -> CompressedFile {
-        CompressedFile { inner, encoder: Encoder::new(compression), unwritten: None, failed: None }
+    pub(crate) fn new(
+        inner: Box<dyn WritableFile>,
+        compression: WalCompression,
+        salt: Salt,
+    ) -> CompressedFile {
+        CompressedFile { inner, encoder: Encoder::new(compression, salt), unwritten: None, failed: None }
     }
 
     /// The encoded form of entries. They begin with those that were not written before, if there are any.
@@ -174,8 +181,8 @@ impl CompressedFile {
 
 impl WritableFile for CompressedFile {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes == TRAILER {
-            return self.inner.write_all(bytes); // an entry never begins with a key of no length
+        if bytes.len() == SALTED_TRAILER_LEN && bytes == self.encoder.salt.trailer() {
+            return self.inner.write_all(bytes); // no entry is as short as its first bytes say that the key is
         }
         let encoded = self.encode(bytes)?;
         let before = self.inner.len();
@@ -245,6 +252,10 @@ impl WritableFile for CompressedFile {
 
     fn sync_and_close(self: Box<Self>) -> io::Result<()> {
         self.inner.sync_and_close()
+    }
+
+    fn len_max(&self) -> u64 {
+        self.inner.len_max()
     }
 
     fn len(&self) -> u64 {

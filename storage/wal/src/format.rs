@@ -4,23 +4,12 @@
 //! file    = "PWAL" | varint length, WALHeader | entry* | [ trailer ]
 //! entry   = varint length, WALKey | cell * following_kv_count
 //! cell    = int32 length | KeyValue with tags          of an encrypted log: see cipher.rs
-//! trailer = WALTrailer (empty) | int32 its size (0) | "LAWP"
+//! trailer = WALTrailer | int32 its size | "LAWP"
 //! ```
 //!
 //! HBase trusts HDFS for checksums; a local disk gives none, and after a power cut the pages behind the last
-//! sync may be anything. So our entries carry a *check* as the last extended attribute of their key. HBase's
-//! readers take it for an attribute of somebody's coprocessor and leave it alone:
-//!
-//! ```text
-//! 62 16            field 12 (extended_attributes), 22 bytes
-//! 0a 06 "crc32c"   its name
-//! 12 0c            its value, 12 bytes:
-//!   int32 CRC-32C of the key's bytes before the attribute, then of all cells as they lie in the file,
-//!         then of the next eight bytes
-//!   int64 bytes of this file known to be on disk when the entry was appended
-//! ```
-//!
-//! The second number lets a reader tell a torn tail from damage in the middle: see `reader.rs`.
+//! sync may be anything. So our entries carry a *check* as the last extended attribute of their key (`check.rs`). HBase's
+//! readers take it for an attribute of somebody's coprocessor and leave it alone.
 
 use halcyon_cell::{CellRef, Error, Result};
 use halcyon_crypto::IV_LEN;
@@ -29,14 +18,14 @@ use halcyon_schema::Compression;
 use prost::Message;
 use smallvec::SmallVec;
 
+use crate::check::{CHECK_LEN, CHECK_PREFIX, Check, Mark, Salt, is_check};
 use crate::cipher::WalCipher;
-use crate::reader::{APPENDED_LEN_MAX, KEY_LEN_MAX};
-use crate::source::{Decode, bad};
+use crate::reader::{APPENDED_KEY_LEN_MAX, APPENDED_LEN_MAX};
 use crate::{WalCompression, WalEntry};
 
 pub(crate) const MAGIC: &[u8; 4] = b"PWAL";
 pub(crate) const TRAILER_MAGIC: &[u8; 4] = b"LAWP";
-/// The empty `WALTrailer`, its size and the magic.
+/// The empty `WALTrailer`, its size and the magic: how HBase's files end, and those of ours that have no salt.
 pub(crate) const TRAILER: &[u8; 8] = b"\0\0\0\0LAWP";
 
 /// Family of the cells that mark flushes, compactions and the like (`WALEdit.METAFAMILY`).
@@ -51,73 +40,13 @@ pub(crate) const SECURE_CELL_CODEC_CLASS: &str =
     "org.apache.hadoop.hbase.regionserver.wal.SecureWALCellCodec";
 const CELL_CODEC_CLASS: &str = "org.apache.hadoop.hbase.regionserver.wal.WALCellCodec";
 
-/// Start of the check attribute, up to its value.
-pub(crate) const CHECK_PREFIX: &[u8; 12] = b"\x62\x16\x0a\x06crc32c\x12\x0c";
-/// The whole attribute.
-pub(crate) const CHECK_LEN: usize = CHECK_PREFIX.len() + 12;
-// The lengths inside the prefix are those of what follows them: a reader that skips the attribute trusts them.
-const _: () = assert!(CHECK_PREFIX[1] as usize == CHECK_LEN - 2 && CHECK_PREFIX[11] == 12);
-const _: () = assert!(CHECK_PREFIX[3] as usize == CHECK_NAME.len());
 const _: () = assert!(TRAILER.len() == 4 + TRAILER_MAGIC.len() && TRAILER[4] == TRAILER_MAGIC[0]);
-/// Name of the check attribute.
-pub(crate) const CHECK_NAME: &str = "crc32c";
-
-/// The same in a compressed file. HBase's readers look the value of every attribute up in the dictionary of tables, and adding a
-/// value twice breaks them; so the check is part of the name, and the value is the index of the entry's own table.
-const PACKED_CHECK_PREFIX: &[u8; 10] = b"\x62\x1c\x0a\x16crc32c";
-/// In front of the index.
-const PACKED_CHECK_VALUE: &[u8; 2] = b"\x12\x02";
-/// Twelve bytes, six bits in each character.
-const PACKED_LEN: usize = 16;
-const PACKED_CHECK_LEN: usize = PACKED_CHECK_PREFIX.len() + PACKED_LEN + PACKED_CHECK_VALUE.len() + 2;
-const _: () = assert!(PACKED_CHECK_PREFIX[1] as usize == PACKED_CHECK_LEN - 2);
-const _: () = assert!(PACKED_CHECK_PREFIX[3] as usize == CHECK_NAME.len() + PACKED_LEN);
-/// The character of six bits that are 0.
-const PACKED_ZERO: u8 = b'0';
-
-/// How checks lie in the keys of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckForm {
-    Plain,
-    /// Of a compressed file.
-    Packed,
-}
-
-impl CheckForm {
-    /// How the attribute begins.
-    pub(crate) fn prefix(self) -> &'static [u8] {
-        match self {
-            CheckForm::Plain => CHECK_PREFIX,
-            CheckForm::Packed => PACKED_CHECK_PREFIX,
-        }
-    }
-
-    /// Bytes of the attribute.
-    pub(crate) fn len(self) -> usize {
-        match self {
-            CheckForm::Plain => CHECK_LEN,
-            CheckForm::Packed => PACKED_CHECK_LEN,
-        }
-    }
-}
-
-/// Whether an attribute of a key is its check, in either form.
-pub(crate) fn is_check(name: &str) -> bool {
-    name.starts_with(CHECK_NAME) && [CHECK_NAME.len(), CHECK_NAME.len() + PACKED_LEN].contains(&name.len())
-}
-
-/// Our own field of the header; a reader that does not know it skips it.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeaderExtension {
-    /// Every entry of this file carries a check.
-    #[prost(bool, optional, tag = "1000")]
-    pub checked: Option<bool>,
-}
 
 /// Magic and header of a new log. Error: its key cannot be wrapped.
 pub(crate) fn encode_header(
     cipher: Option<&WalCipher>,
     compression: Option<&WalCompression>,
+    salt: Salt,
 ) -> Result<Vec<u8>> {
     debug_assert!(cipher.is_none() || compression.is_none(), "what is encrypted cannot be compressed");
     let (writer, codec) = match cipher {
@@ -135,7 +64,7 @@ pub(crate) fn encode_header(
         value_compression_algorithm: values.map(Compression::code),
     };
     let mut message = header.encode_to_vec();
-    HeaderExtension { checked: Some(true) }.encode_raw(&mut message);
+    salt.extension().encode_raw(&mut message);
     let mut out = MAGIC.to_vec();
     put_varint(|byte| out.push(byte), message.len() as u64);
     out.extend_from_slice(&message);
@@ -173,8 +102,13 @@ impl<'a> PreparedEntry<'a> {
         }
         check_appended_len(entry.cells.iter().map(|cell| cell.bytes().len()).sum())?;
         let head = encode_key(entry);
-        if head.len() + CHECK_LEN > KEY_LEN_MAX {
-            return Err(Error::invalid(format!("a key of {} bytes is too long for the log", head.len())));
+        if head.len() + CHECK_LEN > APPENDED_KEY_LEN_MAX {
+            let (len, families) = (head.len(), entry.replicated.len());
+            return Err(Error::invalid(format!(
+                "an entry of the log has a key of {len} bytes, more than {APPENDED_KEY_LEN_MAX}: it names {families} families \
+                 that are replicated, and {} clusters",
+                entry.cluster_ids.len()
+            )));
         }
         Ok(PreparedEntry::from_head(head, entry.cells, cipher))
     }
@@ -220,16 +154,14 @@ impl<'a> PreparedEntry<'a> {
         self.len
     }
 
-    /// Appends the entry to `out`; `synced_bytes` of the file it goes to are known to be on disk.
-    pub(crate) fn put(&self, out: &mut Vec<u8>, synced_bytes: u64) {
+    /// Appends the entry to `out`, for the file of this mark.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, mark: Mark) {
         let start = out.len();
         out.reserve(self.len);
         put_varint(|byte| out.push(byte), (self.head.len() + CHECK_LEN) as u64);
         out.extend_from_slice(&self.head);
-        let synced = synced_bytes.to_be_bytes();
         out.extend_from_slice(CHECK_PREFIX);
-        out.extend_from_slice(&crc32c::crc32c_append(self.crc, &synced).to_be_bytes());
-        out.extend_from_slice(&synced);
+        out.extend_from_slice(&Check::of_mark(mark).value(self.crc));
         match &self.cells {
             Cells::Plain(cells) => {
                 for cell in *cells {
@@ -246,7 +178,7 @@ impl<'a> PreparedEntry<'a> {
 }
 
 /// Whether a log takes an entry with so many bytes of cells. `Invalid` if not: nobody could read it back.
-pub fn check_appended_len(len: usize) -> Result<()> {
+pub(crate) fn check_appended_len(len: usize) -> Result<()> {
     if len <= APPENDED_LEN_MAX {
         return Ok(());
     }
@@ -311,96 +243,23 @@ pub(crate) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// The check of an entry, taken out of its key's bytes.
-pub(crate) struct Check {
-    pub crc: u32,
-    pub synced_bytes: u64,
-    /// In a compressed file: the index of the table, which belongs to what is checked.
-    pub table_index: Option<[u8; 2]>,
-}
-
-impl Check {
-    /// `None` if the key does not end with a check.
-    pub(crate) fn of_key(key: &[u8], form: CheckForm) -> Option<Check> {
-        let at = key.len().checked_sub(form.len())?;
-        let rest = key[at..].strip_prefix(form.prefix())?;
-        let (value, table_index) = match form {
-            CheckForm::Plain => (rest.try_into().ok()?, None),
-            CheckForm::Packed => {
-                let (packed, index) = rest.split_first_chunk::<PACKED_LEN>()?;
-                (unpack(packed)?, Some(index.strip_prefix(PACKED_CHECK_VALUE)?.try_into().ok()?))
-            }
-        };
-        let [c0, c1, c2, c3, synced @ ..]: [u8; 12] = value;
-        let crc = u32::from_be_bytes([c0, c1, c2, c3]);
-        Some(Check { crc, synced_bytes: u64::from_be_bytes(synced), table_index })
-    }
-
-    /// The check over a key with this one at its end; it goes on over the cells.
-    pub(crate) fn begin(key: &[u8], form: CheckForm) -> u32 {
-        crc32c::crc32c(&key[..key.len() - form.len()])
-    }
-
-    /// The check of key and cells as they are; `crc` if they are the ones that were written.
-    pub(crate) fn complete(&self, of_key_and_cells: u32) -> u32 {
-        let crc = crc32c::crc32c_append(of_key_and_cells, &self.synced_bytes.to_be_bytes());
-        self.table_index.map_or(crc, |index| crc32c::crc32c_append(crc, &index))
-    }
-
-    /// `Bad` if key and cells are not the ones that were written.
-    pub(crate) fn verify(&self, of_key_and_cells: u32) -> Decode<()> {
-        let found = self.complete(of_key_and_cells);
-        if found != self.crc {
-            return bad(format!("check of key and cells: expected {:08x}, found {found:08x}", self.crc));
-        }
-        Ok(())
-    }
-
-    /// Writes the whole attribute, with the check of a key and cells.
-    pub(crate) fn put(&self, of_key_and_cells: u32, attribute: &mut [u8]) {
-        let mut value = [0; 12];
-        value[..4].copy_from_slice(&self.complete(of_key_and_cells).to_be_bytes());
-        value[4..].copy_from_slice(&self.synced_bytes.to_be_bytes());
-        let parts: [&[u8]; 4] = match &self.table_index {
-            None => [CHECK_PREFIX, &value, &[], &[]],
-            Some(index) => [PACKED_CHECK_PREFIX, &pack(value), PACKED_CHECK_VALUE, index],
-        };
-        attribute.copy_from_slice(&parts.concat());
-    }
-}
-
-/// Twelve bytes as sixteen characters of UTF-8.
-fn pack(bytes: [u8; 12]) -> [u8; PACKED_LEN] {
-    let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
-    std::array::from_fn(|at| (0..6).fold(0, |bits, n| bits << 1 | bit(6 * at + n)) + PACKED_ZERO)
-}
-
-/// `None` if a character is not one of [`pack`].
-fn unpack(packed: &[u8; PACKED_LEN]) -> Option<[u8; 12]> {
-    if !packed.iter().all(|character| (PACKED_ZERO..PACKED_ZERO + 64).contains(character)) {
-        return None;
-    }
-    let bit = |at: usize| (packed[at / 6] - PACKED_ZERO) >> (5 - at % 6) & 1;
-    Some(std::array::from_fn(|at| (0..8).fold(0, |bits, n| bits << 1 | bit(8 * at + n))))
-}
-
 /// A check that goes on over a plain cell.
 pub(crate) fn continue_crc(crc: u32, cell: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc, &(cell.len() as u32).to_be_bytes());
     crc32c::crc32c_append(crc, cell)
 }
 
-/// Makes the checks of whole entries anew, for a file of which nothing is on disk.
-pub(crate) fn reset_checks(entries: &mut [u8], is_encrypted: bool) -> Result<()> {
+/// Makes the checks of whole entries anew, for another file than they were made for.
+pub(crate) fn reset_checks(entries: &mut [u8], is_encrypted: bool, mark: Mark) -> Result<()> {
     let mut at = 0;
     while at < entries.len() {
-        at += reset_check(&mut entries[at..], is_encrypted)?;
+        at += reset_check(&mut entries[at..], is_encrypted, mark)?;
     }
     Ok(())
 }
 
 /// The length of the first entry, whose check was made anew.
-fn reset_check(entries: &mut [u8], is_encrypted: bool) -> Result<usize> {
+fn reset_check(entries: &mut [u8], is_encrypted: bool, mark: Mark) -> Result<usize> {
     let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
     let mut rest = &entries[..];
     let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
@@ -415,7 +274,7 @@ fn reset_check(entries: &mut [u8], is_encrypted: bool) -> Result<usize> {
     }
     let cells = entries.get(key_at + key_len..at).ok_or_else(cut)?;
     let crc = crc32c::crc32c_append(crc32c::crc32c(&entries[key_at..check_at]), cells);
-    Check { crc: 0, synced_bytes: 0, table_index: None }.put(crc, &mut entries[check_at..key_at + key_len]);
+    Check::of_mark(mark).put(crc, &mut entries[check_at..key_at + key_len]);
     Ok(at)
 }
 
@@ -440,6 +299,7 @@ pub fn is_marker(cell: CellRef<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::{CheckForm, HeaderExtension, SALTED_TRAILER_LEN};
     use halcyon_cell::{Cell, SeqId};
 
     #[test]
@@ -454,18 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_packed_into_characters() {
-        for bytes in [[0; 12], [0xff; 12], *b"\x00\x01\x02\x80\xfe\xaa\x55twelv"] {
-            let packed = pack(bytes);
-            assert!(packed.is_ascii());
-            assert_eq!(unpack(&packed), Some(bytes));
-        }
-        assert_eq!(unpack(b"012345678901234/"), None);
-        assert_eq!(unpack(b"012345678901234p"), None);
-    }
-
-    #[test]
-    fn checks_made_anew_are_those_of_a_file_of_which_nothing_is_on_disk() {
+    fn checks_made_anew_are_those_of_the_other_file() {
         let cells = [Cell::put(b"r", b"f", b"q", 5, b"v"), Cell::put(b"r", b"f", b"r", 5, &[7; 300])];
         let cells = [cells[0].get(), cells[1].get()];
         let entry = |seq, cells| WalEntry {
@@ -480,19 +329,20 @@ mod tests {
             cells,
         };
         let encrypted = crate::cipher::tests::cipher();
+        let other = Mark { salt: Salt::random(), synced_bytes: 77 };
         for cipher in [None, Some(&encrypted)] {
             let (mut kept, mut expected) = (Vec::new(), Vec::new());
             for (seq, cells) in [(1, &cells[..]), (2, &cells[..1]), (300, &cells[1..])] {
                 let entry = entry(seq, cells);
                 let prepared = PreparedEntry::new(&entry, cipher).unwrap();
-                prepared.put(&mut kept, 1000 * seq);
-                prepared.put(&mut expected, 0);
+                prepared.put(&mut kept, Mark { salt: Salt::random(), synced_bytes: 1000 * seq });
+                prepared.put(&mut expected, other);
             }
             assert_ne!(kept, expected);
-            reset_checks(&mut kept, cipher.is_some()).unwrap();
+            reset_checks(&mut kept, cipher.is_some(), other).unwrap();
             assert_eq!(kept, expected);
             for end in 1..kept.len() {
-                _ = reset_checks(&mut kept[..end], cipher.is_some()); // an error or not, never a panic
+                _ = reset_checks(&mut kept[..end], cipher.is_some(), other); // an error or not, never a panic
             }
         }
     }
@@ -514,7 +364,8 @@ mod tests {
         };
         let prepared = PreparedEntry::new(&entry, None).unwrap();
         let mut out = Vec::new();
-        prepared.put(&mut out, 99);
+        let salt = Salt::random();
+        prepared.put(&mut out, Mark { salt, synced_bytes: 99 });
         assert_eq!(out.len(), prepared.len());
         let key_len = out[0] as usize;
         let key = pb::WalKey::decode(&out[1..1 + key_len]).unwrap();
@@ -522,9 +373,22 @@ mod tests {
         assert_eq!((key.log_sequence_number, key.write_time), (7, 1_700_000_000_000));
         assert_eq!((key.nonce_group, key.nonce, key.following_kv_count), (Some(3), None, Some(1)));
         assert_eq!(key.extended_attributes.len(), 1);
-        let check = Check::of_key(&out[1..1 + key_len], CheckForm::Plain).unwrap();
+        let check = Check::of_key(&out[1..1 + key_len], CheckForm::Plain, Some(salt)).unwrap();
         assert_eq!(check.synced_bytes, 99);
+        assert!(check.can_begin_at(99) && !check.can_begin_at(98));
         let crc = continue_crc(Check::begin(&out[1..1 + key_len], CheckForm::Plain), cell.bytes());
         assert_eq!(check.complete(crc), check.crc);
+        let others = Check::of_key(&out[1..1 + key_len], CheckForm::Plain, Some(Salt::random())).unwrap();
+        assert!(!others.can_begin_at(1 << 40) && others.complete(crc) != others.crc);
+    }
+
+    #[test]
+    fn a_salt_is_in_header_and_trailer() {
+        let salt = Salt::random();
+        let header = encode_header(None, None, salt).unwrap();
+        let header = HeaderExtension::decode(&header[5..]).unwrap();
+        assert!(Salt::of_bytes(&header.salt.unwrap()) == Some(salt) && header.checked.is_none());
+        assert!(pb::WalTrailer::decode(&salt.trailer()[..SALTED_TRAILER_LEN - TRAILER.len()]).is_ok());
+        assert!([0, 8, 15, 17].into_iter().all(|len| Salt::of_bytes(&[0; 17][..len]).is_none()));
     }
 }

@@ -12,8 +12,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::WritableFile;
 
 use crate::appends::{Appends, Batch, Unflushed};
+use crate::check::Mark;
+use crate::format::reset_checks;
 use crate::log::{Wal, Writer};
 
 /// How often it is tried whether there is space again.
@@ -31,6 +34,8 @@ pub(crate) enum Put {
     Written,
     /// The file is as it was before.
     NoSpace(Error),
+    /// The file is as it was before, and has no room for the batch.
+    TooLarge(Error),
     /// The file takes no more bytes; the log needs another one (`replace.rs`).
     Broken(Error),
 }
@@ -38,6 +43,11 @@ pub(crate) enum Put {
 /// Whether an error says that the disk (or the share of it that is allowed) is full.
 pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether an error says that a file with a limit has no room. Of others nobody knows what they have then.
+pub(crate) fn is_too_large(file: &dyn WritableFile, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge && file.len_max() < u64::MAX
 }
 
 /// Writes all bytes, or leaves the file as it was if there is no space.
@@ -53,6 +63,9 @@ pub(crate) fn put_or_cut(writer: &mut Writer, bytes: &[u8], is_compressed: bool)
         );
         return Ok(Put::Written);
     };
+    if is_too_large(writer.file(), &error) {
+        return Ok(Put::TooLarge(error.into()));
+    }
     if !is_no_space(&error) {
         return Err(error.into());
     }
@@ -112,10 +125,15 @@ impl Wal {
         self.is_full.store(false, Ordering::Relaxed);
     }
 
-    /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file.
-    pub(crate) fn take_back(&self, unflushed: Unflushed, synced_bytes: u64) {
+    /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file. What was appended since was for
+    /// another file; it is behind so many bytes, if the old file goes on.
+    pub(crate) fn take_back(&self, unflushed: Unflushed, mark: Mark, batch_len: Option<usize>) {
         let mut appends = self.appends.unwatched().lock();
-        appends.synced_bytes = synced_bytes;
+        appends.set_mark(mark);
+        if let Some(batch_len) = batch_len {
+            reset_checks(&mut appends.buffer[batch_len..], self.cipher.is_some(), mark)
+                .expect("the buffer holds whole entries: appends put them there");
+        }
         for (region, held) in unflushed {
             appends.merge_unflushed(region, held);
         }

@@ -33,9 +33,11 @@ use halcyon_env::sync::{Condvar, Mutex};
 use halcyon_env::{Attempt, WritableFile};
 
 use crate::appends::Batch;
+use crate::check::{Mark, Salt};
 use crate::format::reset_checks;
-use crate::full::Put;
+use crate::full::{Put, is_too_large};
 use crate::log::{Wal, Writer};
+use crate::new_file::NewFile;
 use crate::roll::{ClosedFile, End};
 
 /// Larger rounds are not raced: the file that loses holds them in memory until it answers.
@@ -181,6 +183,13 @@ impl Race {
     }
 }
 
+/// What stays of a spare file while a thread writes it.
+struct Spare {
+    path: PathBuf,
+    salt: Salt,
+    begin: u64,
+}
+
 /// What is known of earlier syncs and of earlier spare files.
 #[derive(Default)]
 pub(crate) struct Lateness {
@@ -278,7 +287,9 @@ impl Wal {
 
     /// The current file has answered, and no other took part.
     fn put_alone(&self, writer: &mut Writer, begin_ns: u64, result: io::Result<()>) -> Result<Put> {
-        result?;
+        if let Err(error) = result {
+            return failed(writer, error);
+        }
         let now_ns = self.env.clock.monotonic_ns();
         writer.lateness.times.note(now_ns.saturating_sub(begin_ns), now_ns);
         self.note_put(begin_ns, now_ns);
@@ -291,7 +302,7 @@ impl Wal {
             return false;
         }
         let late = writer.file().late_machines();
-        !late.is_empty() && self.spare_file.lock().as_ref().is_none_or(|(spare, _)| spare.is_on(&late))
+        !late.is_empty() && self.spare_file.lock().as_ref().is_none_or(|spare| spare.file.is_on(&late))
     }
 
     fn give_up(&self, writer: &mut Writer, limit: Duration) -> Error {
@@ -339,8 +350,8 @@ impl Wal {
         let round_len = bytes.len() as u64;
         writer.file = Some(answer.file);
         match spare {
-            Some(path) if won => self.switch_to_spare(writer, path, round_len),
-            Some(path) => {
+            Some(spare) if won => self.switch_to_spare(writer, spare, round_len),
+            Some(Spare { path, .. }) => {
                 writer.lateness.lost_in_a_row += 1;
                 // Its entries are in the current file, or go to the next one. In this one they would stand behind those that
                 // follow them: its name is newer.
@@ -350,53 +361,54 @@ impl Wal {
         }
         if let Err(error) = spare_result {
             *buffer = Arc::try_unwrap(bytes).unwrap_or_else(|shared| shared.to_vec());
-            return Err(error.into());
+            return failed(writer, error);
         }
         *buffer = Arc::into_inner(bytes).unwrap_or_default();
         self.note_put(begin_ns, now_ns);
         Ok(Put::Written)
     }
 
-    /// The path of the spare file, if there is one and it takes part.
+    /// What is left of the spare file, if there is one and it takes part.
     fn start_spare(
         &self,
         late: &LateSyncs,
         writer: &mut Writer,
         race: &Arc<Race>,
         bytes: &Arc<Vec<u8>>,
-    ) -> Option<PathBuf> {
+    ) -> Option<Spare> {
         let now_ns = self.env.clock.monotonic_ns();
         if bytes.len() > HEDGED_MAX_BYTES || !writer.lateness.may_hedge(now_ns) {
             return None;
         }
-        let mut copy = bytes.to_vec();
-        reset_checks(&mut copy, self.cipher.is_some())
-            .expect("a round is whole entries: appends put them there");
         // Held until it is certain, because a roll that finds none makes a file that is to come after it.
         let mut slot = self.spare_file.lock();
-        let (file, path) = slot.take()?;
+        let NewFile { file, path, salt, begin } = slot.take()?;
+        let mut copy = bytes.to_vec();
+        reset_checks(&mut copy, self.cipher.is_some(), Mark::of_new(salt))
+            .expect("a round is whole entries: appends put them there");
         if let Some(file) = race.start(&*late.threads, Which::Spare, file, Arc::new(copy)) {
-            *slot = Some((file, path));
+            *slot = Some(NewFile { file, path, salt, begin });
             return None;
         }
         drop(slot);
         writer.lateness.hedged_ns = Some(now_ns);
         self.counters.hedged();
-        Some(path)
+        Some(Spare { path, salt, begin })
     }
 
     /// The spare file has the round; it is the current file from now on.
-    fn switch_to_spare(&self, writer: &mut Writer, path: PathBuf, round_len: u64) {
+    fn switch_to_spare(&self, writer: &mut Writer, Spare { path, salt, begin }: Spare, round_len: u64) {
         writer.lateness.lost_in_a_row = 0;
+        (writer.salt, writer.begin) = (salt, begin);
         let old = mem::replace(&mut writer.path, path);
         tracing::warn!(old = %old.display(), new = %writer.path.display(), "a sync of the write-ahead log was late");
         let synced_bytes = writer.file().len();
         {
             // What was appended meanwhile says how much of the other file was on disk.
             let mut appends = self.appends.unwatched().lock();
-            reset_checks(&mut appends.buffer, self.cipher.is_some())
+            reset_checks(&mut appends.buffer, self.cipher.is_some(), Mark::of_new(salt))
                 .expect("the buffer holds whole entries: appends put them there");
-            appends.synced_bytes = synced_bytes;
+            appends.set_mark(Mark { salt, synced_bytes });
         }
         self.add_raced_file(old, self.counters.file_bytes() + round_len);
         self.counters.replaced();
@@ -407,6 +419,11 @@ impl Wal {
         let unflushed = self.appends.unwatched().lock().unflushed.clone();
         self.files.lock().push(ClosedFile { path, bytes, unflushed, end: End::Missing });
     }
+}
+
+/// What became of a round that the current file did not take.
+fn failed(writer: &mut Writer, error: io::Error) -> Result<Put> {
+    if is_too_large(writer.file(), &error) { Ok(Put::TooLarge(error.into())) } else { Err(error.into()) }
 }
 
 /// The first file that answers well; or the current file, with its error, if none does.

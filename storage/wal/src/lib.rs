@@ -5,12 +5,14 @@
 //! - `drive.rs`: which thread writes rounds and runs completions, and how others wait for it
 //! - `full.rs`: what happens while the disk is full
 //! - `replace.rs`: a new file instead of one that failed. `hedge.rs`: instead of one that is late
-//! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
+//! - `new_file.rs`: how a file is made
+//! - `roll.rs`: the next file, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
+//! - `check.rs`: the check in each entry, and the salt in each file
 //! - `cipher.rs`: the cells of encrypted files
 //! - `compressing.rs`: files with dictionary compression; `dictionary.rs` has the dictionaries
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `compressed.rs` reads keys and
-//!   cells of files with dictionary compression.
+//!   cells of files with dictionary compression. `reader/search.rs` finds the next entry behind damage.
 //! - `damage.rs`: what is lost of a damaged log, and how it is set aside
 //! - `repeats.rs`: where a log repeats entries of the one before it
 //! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
@@ -28,6 +30,7 @@
 //! compatibility check with HBase's own reader. When you change who drives or wakes whom, run Shuttle.
 
 mod appends;
+mod check;
 mod cipher;
 mod compressed;
 mod compressing;
@@ -39,6 +42,7 @@ mod format;
 mod full;
 mod hedge;
 mod log;
+mod new_file;
 mod reader;
 mod region_hash;
 mod repeats;
@@ -50,7 +54,7 @@ mod stats;
 
 pub use config::{SyncMode, WalCompression, WalConfig};
 pub use damage::{LogDamage, LostPart, OnDamage, RegionPart, examine_log, set_aside};
-pub use format::{COMPACTION_QUALIFIER, META_FAMILY, check_appended_len, is_marker};
+pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
 pub use halcyon_schema::Durability;
 pub use hedge::{LateSyncs, SyncJob, SyncThreads};
 pub use log::{Completion, Wal, WalEntry};

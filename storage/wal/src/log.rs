@@ -16,6 +16,9 @@
 //! *Failure*: after a failed write or sync the WAL goes on in a new file (`replace.rs`). If that fails too, or if what was
 //! written is in no memory, it stops for good: pending appends fail, later ones are refused, and recovery may or may not
 //! find their entries. A write that found no space is no failure: see `full.rs`.
+//!
+//! *Files with a limit* ([`WritableFile::len_max`]): an entry that fits into none is refused, and a round takes no more than
+//! fits (`appends.rs`). What does not fit into the rest of a file goes to the next one.
 
 use std::mem;
 use std::path::PathBuf;
@@ -30,13 +33,15 @@ use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, inva
 use halcyon_schema::{ClusterUuid, Durability};
 
 use crate::appends::{Appends, Batch};
+use crate::check::{Mark, SALTED_TRAILER_LEN, Salt};
 use crate::cipher::WalCipher;
 use crate::drive::Driving;
-use crate::format::{PreparedEntry, is_marker};
+use crate::format::{PreparedEntry, check_appended_len, is_marker};
 use crate::full::{Put, put_or_cut};
 use crate::hedge::Lateness;
+use crate::new_file::{NewFile, Rolling, not_made};
 use crate::replace::Errors;
-use crate::roll::{Files, NewFile, Predecessor, Rolling, not_made};
+use crate::roll::{Files, Predecessor};
 use crate::stats::Counters;
 use crate::{SyncMode, WalConfig, WalStats};
 
@@ -46,6 +51,9 @@ const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
 const BUSY_ROUNDS_MAX: usize = 16;
 /// A buffer that grew beyond this is given back after its round.
 const BUFFER_KEPT_MAX_BYTES: usize = 8 << 20;
+
+/// The headers of a log's files need not have the same length.
+const SLACK_BYTES: usize = 1 << 10;
 
 static WAIT_FOR_ROOM: Activity = Activity::new("a write waiting for room in the WAL's buffer");
 
@@ -103,6 +111,8 @@ pub struct Wal {
     pub(crate) is_full: AtomicBool,
     /// Whether `Appends::broken` is set.
     pub(crate) is_broken: AtomicBool,
+    /// Most bytes of an entry, so that a file takes it.
+    entry_bytes_max: u64,
     /// Those of files since the last sync.
     pub(crate) errors: Errors,
     /// The next file, if it was made already.
@@ -119,6 +129,9 @@ pub(crate) struct Writer {
     /// `None` once the log is closed.
     pub(crate) file: Option<Box<dyn WritableFile>>,
     pub(crate) path: PathBuf,
+    pub(crate) salt: Salt,
+    /// Where its first entry begins.
+    pub(crate) begin: u64,
     /// Bytes were written since the last sync.
     pub(crate) unsynced: bool,
     /// It took the place of a file that failed, and was not synced yet. That one may have entries that are durable nowhere.
@@ -134,6 +147,34 @@ impl Writer {
     #[inline]
     pub(crate) fn file(&mut self) -> &mut dyn WritableFile {
         &mut **self.file.as_mut().expect("a closed WAL takes no entries, so nobody asks for its file")
+    }
+
+    /// Lets a file take the place of the current one, which is returned with its path.
+    pub(crate) fn go_on_in(&mut self, new: NewFile) -> (Option<Box<dyn WritableFile>>, PathBuf) {
+        (self.salt, self.begin) = (new.salt, new.begin);
+        (self.file.replace(new.file), mem::replace(&mut self.path, new.path))
+    }
+
+    /// Whether its file can have so many bytes more, and a trailer behind them.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        let file = self.file();
+        (bytes + SALTED_TRAILER_LEN) as u64 <= file.len_max().saturating_sub(file.len())
+    }
+
+    /// Whether its file has no entries.
+    fn is_fresh(&mut self) -> bool {
+        self.file().len() == self.begin
+    }
+}
+
+/// Of files with a limit: the part of their room that an entry may have before it is compressed. Names without a dictionary
+/// get longer, and values with a codec by what it adds to each.
+fn entry_bytes_max(file: &dyn WritableFile, config: &WalConfig) -> u64 {
+    let room = file.len_max().saturating_sub(file.len() + (SALTED_TRAILER_LEN + SLACK_BYTES) as u64);
+    match config.compression {
+        None => room,
+        Some(compression) if compression.values.is_none() => room / 8 * 7,
+        Some(_) => room / 2,
     }
 }
 
@@ -153,12 +194,15 @@ impl Wal {
         // As HBase, which compresses no cell that it encrypts.
         let config = WalConfig { compression: config.compression.filter(|_| cipher.is_none()), ..config };
         let mut rolling = Rolling::new(cipher.clone());
-        let (file, path) = rolling.create_file(&env, &config).map_err(not_made)?;
+        let NewFile { file, path, salt, begin } = rolling.create_file(&env, &config).map_err(not_made)?;
         let buffered = Arc::new(AtomicUsize::new(0));
-        let appends = Appends::new(buffered.clone(), file.len());
+        let entry_bytes_max = entry_bytes_max(&*file, &config);
+        let appends = Appends::new(buffered.clone(), Mark { salt, synced_bytes: begin }, entry_bytes_max);
         let writer = Writer {
             file: Some(file),
             path,
+            salt,
+            begin,
             unsynced: false,
             repeats_unsynced: false,
             kept: Vec::new(),
@@ -183,6 +227,7 @@ impl Wal {
             predecessor: Mutex::new(None),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            entry_bytes_max,
             errors: Errors::default(),
             spare_file: Mutex::new(None),
             useless: Mutex::new(Vec::new()),
@@ -195,30 +240,31 @@ impl Wal {
     /// `AsyncWal` before this returns. After an error it never runs and the entry is not in the log.
     ///
     /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
-    /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells, and
-    /// for one with more than [`crate::APPENDED_LEN_MAX`] bytes of them.
+    /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells, for
+    /// one with more than [`crate::APPENDED_LEN_MAX`] bytes of them, and for one that no file takes.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
         debug_assert_ne!(durability, Durability::SkipWal, "a write without WAL never reaches it");
         let prepared = PreparedEntry::new(entry, self.cipher.as_deref())?;
+        self.check_fits(prepared.len())?;
         let mut appends = self.lock_with_room(prepared.len())?;
-        let synced_bytes = appends.synced_bytes;
         if !is_marker(entry.cells[0]) {
             appends.note_unflushed(entry.region, entry.seq);
         }
         let was_empty = appends.buffer.is_empty();
-        prepared.put(&mut appends.buffer, synced_bytes);
+        let mark = appends.mark();
+        prepared.put(&mut appends.buffer, mark);
         invariant!(
             was_empty || appends.buffer.len() <= self.config.buffer_max_bytes,
             "the buffer has its limit, unless it holds one entry: {} bytes",
             appends.buffer.len()
         );
-        appends.note_buffered();
+        appends.note_appended(prepared.len());
         let at_once = match durability {
             Durability::SkipWal | Durability::AsyncWal => Some(completion),
             Durability::SyncWal | Durability::FsyncWal => {
                 appends.sync_wanted |= self.needs_sync(durability);
                 appends.disk_wanted |= durability == Durability::FsyncWal;
-                appends.pending.push(completion);
+                appends.push_completion(completion);
                 None
             }
         };
@@ -229,6 +275,24 @@ impl Wal {
             completion(&Ok(()));
         }
         Ok(())
+    }
+
+    /// Whether the log takes an entry with so many bytes of cells: to be asked before anything is done for it. `Invalid` if not,
+    /// however often it is tried. An entry that just fits may be refused later, because its key takes room, too.
+    pub fn check_entry_len(&self, cells_bytes: usize) -> Result<()> {
+        check_appended_len(cells_bytes)?;
+        self.check_fits(cells_bytes)
+    }
+
+    fn check_fits(&self, entry_bytes: usize) -> Result<()> {
+        if entry_bytes as u64 <= self.entry_bytes_max {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a write of {entry_bytes} bytes is larger than an entry of the write-ahead log may be, {} bytes: a file of it has one \
+             block (hbase.regionserver.hlog.blocksize)",
+            self.entry_bytes_max
+        )))
     }
 
     /// Bytes that were appended and not yet taken to be written.
@@ -369,6 +433,7 @@ impl Wal {
         let sync = sync || batch.sync_wanted;
         self.writing.store(batch.buffer.capacity(), Ordering::Relaxed);
         let put = match &self.config.late_syncs {
+            _ if !writer.has_room(batch.buffer.len()) => Ok(Put::TooLarge(is_full(writer))),
             Some(late) if may_race => self.put_racing(late, writer, &mut batch),
             _ => self.put(writer, &batch.buffer, sync, batch.disk_wanted),
         };
@@ -378,6 +443,10 @@ impl Wal {
                 self.writing.store(0, Ordering::Relaxed);
                 self.hold(batch, &error);
                 return Ok(Put::NoSpace(error));
+            }
+            Ok(Put::TooLarge(error)) => {
+                self.writing.store(0, Ordering::Relaxed);
+                return Ok(Put::Broken(self.go_on_behind_full(writer, batch, error)));
             }
             Ok(Put::Written | Put::Broken(_)) => Ok(()), // `put` knows no broken files
             Err(error) => {
@@ -409,6 +478,23 @@ impl Wal {
         result.map(|()| Put::Written)
     }
 
+    /// The current file has no room for a batch: the next one takes it. What fits into no file fails, because it would do so for
+    /// ever; it is in no file, and the log goes on.
+    fn go_on_behind_full(&self, writer: &mut Writer, mut batch: Batch, error: Error) -> Error {
+        let error = error.context(writer.path.display());
+        if writer.is_fresh() {
+            let message = format!("what is written takes more than a file of the write-ahead log: {error}");
+            let error = Error::invalid(message);
+            tracing::error!(%error, bytes = batch.buffer.len(), "writes that were taken fail");
+            let nothing = Batch { buffer: Vec::new(), completions: Vec::new(), ..batch };
+            self.finish(batch.round, mem::take(&mut batch.completions), &Err(error.clone()));
+            self.hold_for_replacement(writer, nothing, &error, self.env.clock.monotonic_ns());
+            return error;
+        }
+        self.hold_for_replacement(writer, batch, &error, self.env.clock.monotonic_ns());
+        error
+    }
+
     /// Stops the log outside a round. The completions of what is buffered are left to the driver.
     pub(crate) fn fail(&self, error: &Error) {
         let mut completions = Vec::new();
@@ -427,8 +513,9 @@ impl Wal {
 
     fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool, to_disk: bool) -> Result<Put> {
         if !bytes.is_empty() {
-            if let Put::NoSpace(error) = put_or_cut(writer, bytes, self.config.compression.is_some())? {
-                return Ok(Put::NoSpace(error));
+            match put_or_cut(writer, bytes, self.config.compression.is_some())? {
+                Put::Written => {}
+                not_written => return Ok(not_written),
             }
             writer.unsynced = true;
             self.counters.wrote();
@@ -491,8 +578,14 @@ impl Wal {
         }
         appends.broken = None;
         self.is_broken.store(false, Ordering::Relaxed);
-        let rest = appends.take(Vec::new(), Vec::new());
+        let rest = appends.take_all();
         completions.extend(rest.completions);
         rest.round
     }
+}
+
+/// The error of a file that has no room for more.
+fn is_full(writer: &mut Writer) -> Error {
+    let (len, len_max) = (writer.file().len(), writer.file().len_max());
+    Error::new(ErrorKind::Io, format!("the file has {len} bytes, and {len_max} is the most that it may have"))
 }

@@ -7,7 +7,8 @@
 //!
 //! To tell the two apart, each of our entries says how many bytes of its file were on disk when it was
 //! appended. When an entry cannot be decoded, the reader looks for whole entries behind it: if one of them
-//! knows the damaged place to have been on disk, this is corruption, else a torn tail. For a log written by
+//! knows the damaged place to have been on disk, this is corruption, else a torn tail. What clients put into values cannot be
+//! taken for such an entry, because checks depend on the file's salt (`check.rs`). For a log written by
 //! HBase there are no such witnesses; there an entry that is cut short or all zeros to the end is a torn
 //! tail, anything else corruption. A file that ends with a trailer was closed in peace and cannot be torn.
 
@@ -21,18 +22,22 @@ use halcyon_env::{Env, ReadableFile};
 use halcyon_proto::pb;
 use prost::Message;
 
+use crate::check::{Check, CheckForm, HeaderExtension, SALTED_TRAILER_LEN, Salt};
 use crate::cipher;
 use crate::compressed::CompressionContext;
-use crate::format::{
-    Check, CheckForm, HeaderExtension, MAGIC, SECURE_CELL_CODEC_CLASS, TRAILER, TRAILER_MAGIC, continue_crc,
-    varint_len,
-};
+use crate::format::{MAGIC, SECURE_CELL_CODEC_CLASS, TRAILER, TRAILER_MAGIC, continue_crc};
 use crate::source::{Decode, Source, Stop, bad};
+
+mod search;
+
+use search::Found;
 
 /// Longest `WALHeader` and `WALTrailer`.
 const HEADER_LEN_MAX: usize = 1 << 20;
 /// Longest `WALKey`.
 pub const KEY_LEN_MAX: usize = 16 << 20;
+/// Longest key that an entry may be appended with: so far behind damage its entry is looked for.
+pub(crate) const APPENDED_KEY_LEN_MAX: usize = 1 << 20;
 /// Longest cell.
 pub const CELL_LEN_MAX: usize = 1 << 30;
 /// Longest entry, decompressed.
@@ -41,6 +46,7 @@ pub const ENTRY_LEN_MAX: usize = 1 << 30;
 pub const APPENDED_LEN_MAX: usize = ENTRY_LEN_MAX / 2;
 
 const _: () = assert!(APPENDED_LEN_MAX <= CELL_LEN_MAX, "one cell may be all of an entry");
+const _: () = assert!(APPENDED_KEY_LEN_MAX <= KEY_LEN_MAX, "what is appended can be read");
 
 /// Iterates over the entries of one log: `(WALKey, cells)`, each cell with the entry's seq.
 ///
@@ -52,7 +58,10 @@ pub struct WalReader {
     file_len: u64,
     /// Where the first entry begins.
     begin: u64,
+    /// Its entries have checks.
     checked: bool,
+    /// What these are made with; `None` in a log of before.
+    salt: Option<Salt>,
     has_trailer: bool,
     compression: Option<CompressionContext>,
     /// Of an encrypted log.
@@ -66,7 +75,6 @@ pub struct WalReader {
 struct Decoded {
     key: pb::WalKey,
     cells: Vec<Cell>,
-    synced_bytes: u64,
 }
 
 impl WalReader {
@@ -92,6 +100,7 @@ impl WalReader {
             file_len,
             begin: 0,
             checked: false,
+            salt: None,
             has_trailer: false,
             compression: None,
             key: None,
@@ -196,27 +205,6 @@ impl WalReader {
         Ok(())
     }
 
-    /// After a `Corrupt` error: goes to the next whole entry and returns its offset. `None` if there is none, or if none
-    /// can be found: only entries of our own carry a mark to find them by.
-    pub fn skip_damage(&mut self) -> Result<Option<u64>> {
-        if !self.checked || self.compression.is_some() {
-            return Ok(None);
-        }
-        let behind = self.source.offset() + 1;
-        let mut from = behind;
-        while let Some(attribute_at) = self.find_check(from)? {
-            from = attribute_at + 1;
-            let key_end = attribute_at + self.check_form().len() as u64;
-            if let Some((begin, _)) = self.decode_entry_with_key_end(key_end, behind)? {
-                self.source.seek(begin);
-                self.done = false;
-                return Ok(Some(begin));
-            }
-        }
-        self.source.seek(self.source.end());
-        Ok(None)
-    }
-
     fn read_header(&mut self) -> Decode<Bytes> {
         let magic = self.source.take(MAGIC.len())?;
         if magic != MAGIC {
@@ -233,7 +221,14 @@ impl WalReader {
         let malformed =
             |error: prost::DecodeError| Error::corrupt(format!("{}: header: {error}", path.display()));
         let extension = HeaderExtension::decode(header.clone()).map_err(malformed)?;
-        self.checked = extension.checked();
+        if let Some(bytes) = &extension.salt {
+            let salt = Salt::of_bytes(bytes).ok_or_else(|| {
+                let what = format!("a salt of {} bytes", bytes.len());
+                Error::corrupt(format!("{}: header: expected one of 16, found {what}", self.path))
+            })?;
+            self.salt = Some(salt);
+        }
+        self.checked = extension.checked() || self.salt.is_some();
         self.header = pb::WalHeader::decode(header).map_err(malformed)?;
         if let Some(wrapped) = &self.header.encryption_key {
             let key = env.keys.unwrap_for_wal(wrapped);
@@ -258,9 +253,26 @@ impl WalReader {
         Ok(())
     }
 
-    /// Sets the end of the entries in front of a trailer, which is behind what was read.
+    /// Sets the end of the entries in front of a trailer, which is behind what was read. With a salt it is known from the end of a
+    /// value.
     fn find_trailer(&mut self) -> Result<()> {
         let at = self.source.offset();
+        if let Some(salt) = self.salt {
+            let len = SALTED_TRAILER_LEN as u64;
+            let Some(begin) = self.file_len.checked_sub(len).filter(|begin| *begin >= at) else {
+                return Ok(());
+            };
+            self.source.seek(begin);
+            self.has_trailer = match self.source.take(SALTED_TRAILER_LEN) {
+                Ok(tail) => tail == salt.trailer(),
+                Err(stop) => return Err(self.error(begin, stop)),
+            };
+            if self.has_trailer {
+                self.source.set_end(begin);
+            }
+            self.source.seek(at);
+            return Ok(());
+        }
         if self.file_len < at + 8 {
             return Ok(());
         }
@@ -284,14 +296,18 @@ impl WalReader {
 
     /// The bytes of a key, the check in them, and what they are.
     fn read_key(&mut self) -> Decode<(Bytes, Option<Check>, pb::WalKey)> {
+        let at = self.source.offset();
         let key_len = self.source.varint32()? as usize;
         if key_len == 0 || key_len > KEY_LEN_MAX {
             return bad(format!("key length: expected 1 to {KEY_LEN_MAX}, found {key_len}"));
         }
         let bytes = Bytes::copy_from_slice(self.source.take(key_len)?);
-        let check = Check::of_key(&bytes, self.check_form());
+        let check = Check::of_key(&bytes, self.check_form(), self.salt);
         if self.checked && check.is_none() {
             return bad("key: expected a check at its end, found none");
+        }
+        if self.checked && !check.as_ref().is_some_and(|check| check.can_begin_at(at)) {
+            return bad("check of key and cells: expected one of this file, found one that is not");
         }
         let key = pb::WalKey::decode(bytes.clone())
             .or_else(|error| bad(format!("key: expected a WALKey, found that {error}")))?;
@@ -299,8 +315,8 @@ impl WalReader {
     }
 
     /// Whether the entry that comes next is whole, for a compressed log with checks. Nothing is looked up in dictionaries, so it
-    /// can be asked of any place. What the entry knows to have been on disk; the source is behind it.
-    fn verify_compressed(&mut self) -> Decode<u64> {
+    /// can be asked of any place. The source is behind the entry then.
+    fn verify_compressed(&mut self) -> Decode<()> {
         let (bytes, check, key) = self.read_key()?;
         let (Some(check), Some(context)) = (check, &self.compression) else {
             return bad("a log without compression or without checks");
@@ -312,7 +328,7 @@ impl WalReader {
         let crc = self.source.with_crc(Check::begin(&bytes, self.check_form()), |source| {
             (0..count).try_for_each(|_| context.skip_cell(source))
         })?;
-        check.verify(crc).map(|()| check.synced_bytes)
+        check.verify(crc)
     }
 
     fn decode(&mut self) -> Decode<Decoded> {
@@ -333,17 +349,15 @@ impl WalReader {
         let check = check.filter(|_| self.checked);
         let mut crc = check.as_ref().map_or(0, |_| Check::begin(&key_bytes, self.check_form()));
         let (cells, len) = self.decode_cells(&key, &mut crc)?;
-        let mut synced_bytes = 0;
-        if let Some(check) = check {
-            if !is_verified {
-                check.verify(crc)?;
-            }
-            synced_bytes = check.synced_bytes;
+        if let Some(check) = check
+            && !is_verified
+        {
+            check.verify(crc)?;
         }
         if len > self.entry_len_max {
             return Err(Stop::TooLong(len));
         }
-        Ok(Decoded { key, cells, synced_bytes })
+        Ok(Decoded { key, cells })
     }
 
     /// The cells and their bytes. Of an entry that is too long none are kept. `crc` goes on over all of them.
@@ -372,7 +386,7 @@ impl WalReader {
     }
 
     /// Decides what an undecodable entry at `at` means.
-    fn settle(&mut self, at: u64, stop: Stop) -> Result<Option<(pb::WalKey, Vec<Cell>)>> {
+    fn settle(&mut self, at: u64, mut stop: Stop) -> Result<Option<(pb::WalKey, Vec<Cell>)>> {
         if let Stop::Io(_) = stop {
             self.done = true;
             return Err(self.error(at, stop));
@@ -391,7 +405,7 @@ impl WalReader {
             self.has_trailer = true;
         }
         self.done = true;
-        if self.is_torn_tail(at, &stop)? {
+        if self.is_torn_tail(at, &mut stop)? {
             self.end_torn(at);
             return Ok(None);
         }
@@ -399,12 +413,19 @@ impl WalReader {
         Err(self.error(at, stop))
     }
 
-    fn is_torn_tail(&mut self, at: u64, stop: &Stop) -> Result<bool> {
+    fn is_torn_tail(&mut self, at: u64, stop: &mut Stop) -> Result<bool> {
         if self.has_trailer || matches!(stop, Stop::TooLong(_)) {
             return Ok(false);
         }
         if self.checked {
-            return Ok(self.synced_behind(at)? <= at);
+            // One that knows that the damaged place was on disk.
+            let witness = self.find_entry(at + 1, at + 1)?;
+            if matches!(witness, Found::TooMuch) {
+                let what =
+                    "expected a torn tail or damage, found too much that looks like entries to tell which";
+                *stop = Stop::Bad(what.to_string());
+            }
+            return Ok(matches!(witness, Found::Nothing));
         }
         Ok(matches!(stop, Stop::End) || self.is_begin_of_trailer(at)? || self.is_zero_from(at)?)
     }
@@ -420,71 +441,6 @@ impl WalReader {
             Ok(bytes) => Ok(TRAILER.starts_with(bytes)),
             Err(stop) => Err(self.error(at, stop)),
         }
-    }
-
-    /// The most bytes that any whole entry behind `at` knows to have been on disk.
-    fn synced_behind(&mut self, at: u64) -> Result<u64> {
-        let mut synced = 0;
-        let mut from = at + 1;
-        while let Some(attribute_at) = self.find_check(from)? {
-            from = attribute_at + 1;
-            let key_end = attribute_at + self.check_form().len() as u64;
-            let Some((_, known)) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
-            synced = synced.max(known);
-            from = self.source.offset();
-        }
-        Ok(synced)
-    }
-
-    /// Offset of the next thing that looks like a check.
-    fn find_check(&mut self, from: u64) -> Result<Option<u64>> {
-        const STEP: usize = 64 << 10;
-        let mut at = from;
-        loop {
-            self.source.seek(at);
-            let len = self.source.remaining().min(STEP as u64) as usize;
-            if len < self.check_form().len() {
-                return Ok(None);
-            }
-            let prefix = self.check_form().prefix();
-            let found = match self.source.take(len) {
-                Ok(bytes) => bytes.windows(prefix.len()).position(|window| window == prefix),
-                Err(stop) => return Err(self.error(at, stop)),
-            };
-            if let Some(found) = found {
-                return Ok(Some(at + found as u64));
-            }
-            at += (len - (prefix.len() - 1)) as u64;
-        }
-    }
-
-    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Where it begins, and what it knows to
-    /// have been on disk.
-    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, u64)>> {
-        const LOOK_BACK_MAX: u64 = 64 << 10; // our keys are shorter, also with as many cluster ids as a client may send
-        if key_end > self.source.end() {
-            return Ok(None);
-        }
-        let lowest = from.max(key_end.saturating_sub(LOOK_BACK_MAX));
-        for begin in (lowest..key_end - self.check_form().len() as u64).rev() {
-            self.source.seek(begin);
-            let Ok(len) = self.source.varint32() else { continue };
-            let len = u64::from(len);
-            if begin + varint_len(len) as u64 + len != key_end {
-                continue;
-            }
-            self.source.seek(begin);
-            let decoded = match self.compression {
-                Some(_) => self.verify_compressed(),
-                None => self.decode().map(|entry| entry.synced_bytes),
-            };
-            match decoded {
-                Ok(synced_bytes) => return Ok(Some((begin, synced_bytes))),
-                Err(Stop::Io(error)) => return Err(self.error(begin, Stop::Io(error))),
-                Err(_) => {}
-            }
-        }
-        Ok(None)
     }
 
     fn is_zero_from(&mut self, at: u64) -> Result<bool> {

@@ -19,9 +19,10 @@
 //! log stops for good (HBase: `hbase.regionserver.logroll.errors.tolerated`). With `Remote` it goes on until they have
 //! lasted for [`REMOTE_ERRORS_TIME`]: a DataNode that died is given to new files for a while. With [`SyncMode::Written`]
 //! the log stops at the first error: what it has written since the last sync is in no memory of its own.
+//!
+//! A file with a limit that has no room for a round is no error: the round goes to the next file in the same way.
 
 use std::io;
-use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,10 +31,12 @@ use halcyon_env::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::SyncMode;
 use crate::appends::Batch;
+use crate::check::Mark;
 use crate::format::reset_checks;
 use crate::full::{RETRY_PERIOD, is_no_space};
 use crate::log::{Wal, Writer};
-use crate::roll::{ClosedFile, End, NewFile, Rolling, not_made};
+use crate::new_file::{NewFile, Rolling, not_made};
+use crate::roll::{ClosedFile, End};
 
 /// So long a log with files on other machines goes on without a file that can be written.
 const REMOTE_ERRORS_TIME: Duration = Duration::from_secs(15);
@@ -114,20 +117,17 @@ impl Wal {
     pub(crate) fn hold_for_replacement(
         &self,
         writer: &mut Writer,
-        mut batch: Batch,
+        batch: Batch,
         error: &Error,
         retry_at_ns: u64,
     ) {
-        let mut bytes = self.take_kept(writer);
-        if !bytes.is_empty() {
-            bytes.append(&mut batch.buffer);
-            batch.buffer = bytes;
-        }
+        let kept = self.take_kept(writer);
         writer.unsynced = false; // nothing of it is waited for in that file any more
         let mut appends = self.appends.unwatched().lock();
-        let waiting = batch.buffer.len();
+        let waiting = kept.len() + batch.buffer.len();
         tracing::error!(%error, waiting, "the write-ahead log cannot be written; it goes on in a new file");
         appends.give_back(batch);
+        appends.give_back_written(kept);
         appends.broken = Some(Broken { error: error.clone(), retry_at_ns });
         self.is_broken.store(true, Ordering::Relaxed);
     }
@@ -169,7 +169,7 @@ impl Wal {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let made = made.or_else(|| self.take_fit_spare());
-        let (unflushed, file, new_file) = {
+        let (unflushed, made) = {
             let mut appends = self.appends.unwatched().lock();
             if appends.stopped.is_some() || appends.broken.is_none() {
                 let running = appends.check_running();
@@ -178,25 +178,25 @@ impl Wal {
                 made.into_iter().for_each(|made| self.put_aside(made));
                 return running.map(|()| Replacement::NotNeeded);
             }
-            let Some((file, new_file)) = made else { return Ok(Replacement::NoFile) };
-            if let Err(error) = reset_checks(&mut appends.buffer, self.cipher.is_some()) {
+            let Some(made) = made else { return Ok(Replacement::NoFile) };
+            let mark = Mark::of_new(made.salt);
+            if let Err(error) = reset_checks(&mut appends.buffer, self.cipher.is_some(), mark) {
                 drop(appends);
                 self.fail(&error);
                 return Err(error);
             }
-            appends.synced_bytes = file.len();
+            appends.set_mark(made.mark());
             appends.broken = None;
             self.is_broken.store(false, Ordering::Relaxed);
             // The new file gets what is buffered; that is some of these.
-            (appends.unflushed.clone(), file, new_file)
+            (appends.unflushed.clone(), made)
         };
         assert!(
             writer.kept.is_empty() && !writer.unsynced,
             "what the old file did not take is in the buffer"
         );
-        let bytes = writer.file().len();
-        let old = writer.file.replace(file);
-        let old_file = mem::replace(&mut writer.path, new_file.clone());
+        let (bytes, new_file) = (writer.file().len(), made.path.clone());
+        let (old, old_file) = writer.go_on_in(made);
         writer.repeats_unsynced = true;
         self.counters.set_file_bytes(writer.file().len());
         let closed = ClosedFile { path: old_file.clone(), bytes, unflushed, end: End::Missing };
@@ -275,9 +275,9 @@ impl Wal {
     /// Deletes a spare file that would be of no use. Nobody else would notice, because nobody writes it; and whoever splits the logs of
     /// this server would have to wait for its machines.
     fn discard_unfit_spare(&self) {
-        let (file, path) = {
+        let NewFile { file, path, .. } = {
             let mut slot = self.spare_file.lock();
-            let Some((file, _)) = slot.as_mut() else { return };
+            let Some(NewFile { file, .. }) = slot.as_mut() else { return };
             match file.check() {
                 Err(error) => tracing::warn!(%error, "the spare log is of no use and is made anew"),
                 Ok(()) if file.is_thin() => {
@@ -300,11 +300,11 @@ impl Wal {
 
     /// The spare file, unless a machine of it is known to have failed. Then it has no use.
     pub(crate) fn take_fit_spare(&self) -> Option<NewFile> {
-        let (mut file, path) = self.spare_file.lock().take()?;
-        let Err(error) = file.check() else { return Some((file, path)) };
+        let mut spare = self.spare_file.lock().take()?;
+        let Err(error) = spare.file.check() else { return Some(spare) };
         tracing::warn!(%error, "the spare log is of no use");
-        drop(file); // abandoned
-        self.note_useless(path);
+        drop(spare.file); // abandoned
+        self.note_useless(spare.path);
         None
     }
 
@@ -318,7 +318,7 @@ impl Wal {
     }
 
     /// Removes a file without entries. It does no harm if it stays.
-    pub(crate) fn remove_new_file(&self, (file, path): NewFile) {
+    pub(crate) fn remove_new_file(&self, NewFile { file, path, .. }: NewFile) {
         if let Err(error) = file.close().and_then(|()| self.env.fs.remove_file(&path)) {
             tracing::warn!(%error, "could not remove a file of the write-ahead log; it is empty");
             self.note_useless(path);

@@ -6,28 +6,23 @@
 //! sake (HBase: `SequenceIdAccounting`).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result, SeqId};
+use halcyon_env::WritableFile;
 use halcyon_env::sync::MutexGuard;
-use halcyon_env::{Env, WritableFile};
 
+use crate::SyncMode;
 use crate::appends::Unflushed;
-use crate::cipher::WalCipher;
-use crate::compressing::CompressedFile;
-use crate::format::{TRAILER, encode_header};
+use crate::check::Salt;
 use crate::full::Put;
 use crate::log::{Wal, Writer};
+use crate::new_file::{NewFile, Rolling, is_removed, not_made};
 use crate::replace::Replaced;
-use crate::{SyncMode, WalConfig};
 
-/// The pause after the first error of a spare file; it doubles with each one that follows.
-const SPARE_PAUSE_MIN: Duration = Duration::from_secs(1);
-const SPARE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Rounds that a roll writes before the last one to the old file, if more is buffered than one round takes.
+const ROUNDS_MAX: usize = 64;
 
 /// What a roll did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,42 +33,6 @@ pub struct RollOutcome {
     pub old_file: PathBuf,
     /// Where the files went that were no longer needed.
     pub archived: Vec<PathBuf>,
-}
-
-/// Guards the making of files; held over their I/O.
-pub(crate) struct Rolling {
-    last_ms: i64,
-    cipher: Option<Arc<WalCipher>>,
-    /// Files that could not be made, and of which it is not known that they are not there.
-    left: Vec<PathBuf>,
-    pub(crate) spare_pause: SparePause,
-}
-
-/// When the next file is made ahead of time, after errors. Each attempt may leave something behind, so they become rare.
-#[derive(Default)]
-pub(crate) struct SparePause {
-    errors_count: u32,
-    until_ns: u64,
-}
-
-impl SparePause {
-    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.until_ns
-    }
-
-    pub(crate) fn begin(&mut self, now_ns: u64) {
-        let pause = SPARE_PAUSE_MIN.saturating_mul(1 << self.errors_count.min(16)).min(SPARE_PAUSE_MAX);
-        self.errors_count += 1;
-        self.until_ns = now_ns + pause.as_nanos() as u64;
-    }
-}
-
-/// A file with its header, on disk, and its name.
-pub(crate) type NewFile = (Box<dyn WritableFile>, PathBuf);
-
-/// The error of a file that could not be made.
-pub(crate) fn not_made(error: io::Error) -> Error {
-    Error::from(error).context("could not make a new log")
 }
 
 fn is_thin(writer: MutexGuard<'_, Writer>) -> bool {
@@ -99,6 +58,7 @@ pub(crate) struct Predecessor {
     /// `None` once it is closed.
     file: Option<Box<dyn WritableFile>>,
     path: PathBuf,
+    salt: Salt,
     failed: Option<Error>,
 }
 
@@ -171,22 +131,22 @@ impl Wal {
             self.wake_driver();
             return Ok(replaced); // which is as good as a roll
         }
-        let (file, new_file) = self.take_file(rolling).map_err(not_made)?;
-        let mut file = Some(file);
-        let switched = self.switch_to(&mut file, &new_file);
+        let file = self.take_file(rolling).map_err(not_made)?;
+        let (new_file, mut file) = (file.path.clone(), Some(file));
+        let switched = self.switch_to(&mut file);
         // It wrote what was buffered. The completions are left to the driver, also if it failed: a thread that waits for
         // its append would sleep on.
         self.wake_driver();
         let old_file = match (switched, file) {
             (Ok(Switched::From(old_file)), _) => old_file,
             (Ok(Switched::Broken(error)), file) => {
-                file.into_iter().for_each(|file| self.put_aside((file, new_file.clone())));
+                file.into_iter().for_each(|file| self.put_aside(file));
                 let replaced = self.replace_holding(rolling)?;
                 self.wake_driver();
                 return replaced.ok_or(error);
             }
             (Err(error), file) => {
-                file.into_iter().for_each(|file| self.remove_new_file((file, new_file.clone())));
+                file.into_iter().for_each(|file| self.remove_new_file(file));
                 return Err(error);
             }
         };
@@ -337,6 +297,7 @@ impl Wal {
     fn close_file(&self) -> Result<()> {
         let mut rolling = self.rolling.lock();
         _ = self.replace_holding(&mut rolling); // an error is told below
+        self.write_what_needs_files(&mut rolling);
         let spare = self.spare_file.lock().take();
         spare.into_iter().for_each(|spare| self.remove_new_file(spare));
         let mut writer = self.writer.lock();
@@ -344,26 +305,18 @@ impl Wal {
             return Ok(());
         }
         writer.closed = true;
-        let (batch, unflushed, failed) = {
+        let (unflushed, failed) = {
             let mut appends = self.appends.unwatched().lock();
             let failed = appends.stopped.clone();
             appends.stopped.get_or_insert_with(|| Error::new(ErrorKind::Stopping, "the log is closed"));
-            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), failed)
+            (mem::take(&mut appends.unflushed), failed)
         };
         if let Some(error) = failed {
             return Err(error);
         }
-        let broken = self.broken();
-        let put = match broken {
-            Some(error) => {
-                self.appends.unwatched().lock().give_back(batch);
-                Put::Broken(error)
-            }
-            None => self.write_batch(&mut writer, batch, true, false)?,
-        };
-        if let Put::NoSpace(error) | Put::Broken(error) = put {
+        if let Err(error) = self.write_last_rounds(&mut writer) {
             // Nobody will try again: what waits is told so.
-            let rest = self.appends.unwatched().lock().take(Vec::new(), Vec::new());
+            let rest = self.appends.unwatched().lock().take_all();
             self.finish(rest.round, rest.completions, &Err(error.clone()));
             return Err(error);
         }
@@ -373,7 +326,7 @@ impl Wal {
             "a closed WAL takes nothing, so nothing is behind its last round"
         );
         let mut file = writer.file.take().expect("a WAL is closed once");
-        file.write_all(TRAILER)?;
+        file.write_all(&writer.salt.trailer())?;
         file.sync()?;
         let path = writer.path.clone();
         let closed = ClosedFile { path: path.clone(), bytes: file.len(), unflushed, end: End::Coming };
@@ -384,45 +337,93 @@ impl Wal {
         Ok(ended?)
     }
 
+    /// Before the last file is closed: writes what it has no room for to others.
+    fn write_what_needs_files(&self, rolling: &mut Rolling) {
+        for _ in 0..ROUNDS_MAX {
+            let mut writer = self.writer.lock();
+            let (rounds_count, bytes) = {
+                let appends = self.appends.unwatched().lock();
+                (appends.rounds_count(), appends.buffer.len())
+            };
+            if writer.closed || (rounds_count <= 1 && writer.has_room(bytes)) {
+                return;
+            }
+            let wrote = self.write_round(&mut writer, &mut Vec::new());
+            drop(writer);
+            let has_new_file = matches!(self.replace_holding(rolling), Ok(Some(_)));
+            if !wrote && !has_new_file {
+                return; // what is left fails
+            }
+        }
+    }
+
+    /// Writes what is buffered and syncs the file.
+    fn write_last_rounds(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(error) = self.broken() {
+            return Err(error);
+        }
+        loop {
+            let (batch, is_last) = {
+                let mut appends = self.appends.unwatched().lock();
+                (appends.take(Vec::new(), Vec::new()), appends.rounds_count() == 0)
+            };
+            match self.write_batch(writer, batch, true, false)? {
+                Put::Written if is_last => return Ok(()),
+                Put::Written => {}
+                Put::NoSpace(error) | Put::TooLarge(error) | Put::Broken(error) => return Err(error),
+            }
+        }
+    }
+
     /// Lets the new file, which is taken, take the place of the old one.
     ///
     /// With `Fsync` and `Remote` the old file's bytes are on disk by then, so that a log never has a hole. With `Written`
     /// a whole file may be unsynced, and appends would wait a long time; so that is done after the switch, by
     /// the roll or by the first round that wants a sync, whichever comes first.
-    fn switch_to(&self, new: &mut Option<Box<dyn WritableFile>>, path: &Path) -> Result<Switched> {
+    fn switch_to(&self, new: &mut Option<NewFile>) -> Result<Switched> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let busy = |error: Error| Error::new(ErrorKind::Busy, error.context("cannot roll").message());
-        let (batch, unflushed, synced_bytes) = {
+        for _ in 0..ROUNDS_MAX {
+            let has_more = self.appends.unwatched().lock().rounds_count() > 1;
+            if !has_more || !self.write_round(writer, &mut Vec::new()) {
+                break;
+            }
+        }
+        let (batch, unflushed, mark) = {
             let mut appends = self.appends.unwatched().lock();
             appends.check_running()?;
             if let Some(broken) = &appends.broken {
                 return Ok(Switched::Broken(busy(broken.error.clone()))); // since the roll began
             }
-            let synced_bytes = appends.synced_bytes;
+            if appends.rounds_count() > 1 {
+                let what = "more is appended than can be written to the old file";
+                return Err(busy(Error::new(ErrorKind::Busy, what)));
+            }
+            let mark = appends.mark();
             // What is appended from here on goes to the new file, of which the header is on disk.
-            appends.synced_bytes = new.as_ref().map_or(0, |file| file.len());
-            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
+            appends.set_mark(new.as_ref().expect("it was just made").mark());
+            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), mark)
         };
         assert!(!writer.closed, "a closed WAL is not rolled");
+        let batch_len = batch.buffer.len();
         let sync = self.config.sync_mode != SyncMode::Written;
         match self.write_batch(writer, batch, sync, false)? {
             Put::Written => {}
             Put::NoSpace(error) => {
-                self.take_back(unflushed, synced_bytes);
+                self.take_back(unflushed, mark, Some(batch_len));
                 return Err(busy(error));
             }
-            Put::Broken(error) => {
-                self.take_back(unflushed, synced_bytes);
+            Put::TooLarge(error) | Put::Broken(error) => {
+                self.take_back(unflushed, mark, None); // all of it goes to the file that replaces this one
                 return Ok(Switched::Broken(busy(error)));
             }
         }
         assert!(!(sync && writer.unsynced), "with fsync a file is on disk before the next one takes entries");
-        let bytes = writer.file().len();
-        let old = mem::replace(&mut writer.file, new.take());
-        let old_path = mem::replace(&mut writer.path, path.to_path_buf());
+        let (bytes, salt) = (writer.file().len(), writer.salt);
+        let (old, old_path) = writer.go_on_in(new.take().expect("it was not given to anybody"));
         writer.unsynced = false;
-        let predecessor = Predecessor { file: old, path: old_path.clone(), failed: None };
+        let predecessor = Predecessor { file: old, path: old_path.clone(), salt, failed: None };
         let before = self.predecessor.lock().replace(predecessor);
         assert!(
             before.is_none(),
@@ -451,7 +452,7 @@ impl Wal {
         }
         // Only now, because a trailer says that all before it is on disk. It may be lost itself. All entries are there
         // whether the file ends well or not.
-        let ended = file.write_all(TRAILER).and_then(|()| file.close());
+        let ended = file.write_all(&predecessor.salt.trailer()).and_then(|()| file.close());
         if let Err(error) = &ended {
             tracing::warn!(%error, "could not end a log with its trailer");
         }
@@ -500,91 +501,6 @@ impl Files {
     pub(crate) fn bytes(&self) -> u64 {
         self.closed.iter().map(|file| file.bytes).sum()
     }
-}
-
-impl Rolling {
-    pub(crate) fn new(cipher: Option<Arc<WalCipher>>) -> Rolling {
-        Rolling { last_ms: 0, cipher, left: Vec::new(), spare_pause: SparePause::default() }
-    }
-
-    /// Paths where a file may be that could not be made.
-    pub(crate) fn take_left(&mut self) -> Vec<PathBuf> {
-        mem::take(&mut self.left)
-    }
-
-    /// A new file with its header, name and bytes on disk. On a local disk it gets its name last, so that a file of a
-    /// log's name always has a whole header. A `Remote` file has one name from the beginning, by which others seal it;
-    /// recovery takes it for empty until it has its header.
-    pub(crate) fn create_file(&mut self, env: &Env, config: &WalConfig) -> io::Result<NewFile> {
-        let header =
-            encode_header(self.cipher.as_deref(), config.compression.as_ref()).map_err(io::Error::other)?;
-        let path = self.free_name(env, config)?;
-        let is_named_last = config.sync_mode != SyncMode::Remote;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let first = if is_named_last { path.with_file_name(format!(".{name}.tmp")) } else { path.clone() };
-        // Its name was free, so whatever is there now is ours. Where files are far away, an error does not say that it is not.
-        let made = env.fs.create_log(&first);
-        let mut file = made.inspect_err(|error| self.note_left(env, &first, error))?;
-        let mut make = || -> io::Result<()> {
-            file.write_all(&header)?;
-            file.sync()?;
-            if is_named_last {
-                env.fs.rename(&first, &path)?;
-                env.fs.sync_dir(&config.dir)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = make() {
-            drop(file); // abandoned
-            self.note_left(env, &first, &error);
-            if is_named_last {
-                self.note_left(env, &path, &error);
-            }
-            return Err(error);
-        }
-        self.spare_pause = SparePause::default();
-        assert!(
-            !file.is_empty(),
-            "a file takes entries after its header: recovery refuses a WAL without one"
-        );
-        let file = match config.compression {
-            Some(compression) => Box::new(CompressedFile::new(file, compression)),
-            None => file,
-        };
-        Ok((file, path))
-    }
-
-    /// A file could not be made. Where files are far away nobody waits for its removal.
-    fn note_left(&mut self, env: &Env, path: &Path, error: &io::Error) {
-        let is_anothers = error.kind() == io::ErrorKind::AlreadyExists && !is_temporary(path);
-        if !is_anothers && (env.fs.is_remote() || !is_removed(&env.fs.remove_file(path))) {
-            self.left.push(path.to_path_buf());
-        }
-    }
-
-    fn free_name(&mut self, env: &Env, config: &WalConfig) -> io::Result<PathBuf> {
-        // Recovery reads files in order of the times in their names, so these rise although the clock may fall.
-        let mut ms = env.clock.now_ms().max(self.last_ms + 1);
-        loop {
-            self.last_ms = ms;
-            let name = config.file_name(ms);
-            let path = config.dir.join(&name);
-            if !env.fs.exists(&path)? && !env.fs.exists(&config.archive_dir.join(&name))? {
-                return Ok(path);
-            }
-            ms += 1;
-        }
-    }
-}
-
-/// Whether a file is not there any more.
-fn is_removed(removed: &io::Result<()>) -> bool {
-    removed.as_ref().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
-}
-
-/// Whether it is the name that a file of a local disk has before it is one of the log.
-fn is_temporary(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "tmp")
 }
 
 fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: SeqId) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halcyon_env::ReadableFile;
 
 /// Bytes asked from the file at once.
-const READ_LEN: usize = 256 << 10;
+pub(crate) const READ_LEN: usize = 256 << 10;
 
 pub(crate) type Decode<T> = Result<T, Stop>;
 
@@ -105,6 +105,20 @@ impl Source {
         if let Some(crc) = &mut self.crc {
             *crc = crc32c::crc32c_append(*crc, bytes);
         }
+        Ok(bytes)
+    }
+
+    /// Bytes from anywhere, of those that the file has. The next byte stays the next one.
+    pub(crate) fn copy(&self, at: u64, len: usize) -> Decode<Vec<u8>> {
+        if at + len as u64 > self.end {
+            return Err(Stop::End);
+        }
+        let inside = at.checked_sub(self.base).map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        if let Some(bytes) = inside.and_then(|at| self.buffer.get(at..at.checked_add(len)?)) {
+            return Ok(bytes.to_vec());
+        }
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, at)?;
         Ok(bytes)
     }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
-//! names and bytes. HBase reads files whose names are numbers, whatever their zeros, and passes over all others
+//! names and edits. HBase reads files whose names are numbers, whatever their zeros, and passes over all others
 //! (`WALSplitUtil.getSplitEditFilesSorted`). So a split that was cut off is simply done again; the logs themselves are moved away by
 //! the caller when it has succeeded.
 
@@ -23,9 +23,10 @@ use halcyon_env::sync::Mutex;
 use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
 use halcyon_proto::pb;
 
+use crate::check::{CHECK_NAME, Mark, Salt};
 use crate::cipher::WalCipher;
 use crate::damage::{LogDamage, OnDamage, read_over_damage};
-use crate::format::{CHECK_NAME, COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
+use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, encode_header, is_marker};
 use crate::reader::WalReader;
 
 /// Name of the directory in a region's directory.
@@ -36,8 +37,6 @@ pub const TEMPORARY_SUFFIX: &str = ".temp";
 const NAME_LEN: usize = 19;
 /// Files of one region that may end with the same sequence id, told apart by zeros before it.
 const SAME_SEQ_MAX: usize = 64;
-/// Bytes of two files that are compared at a time.
-const COMPARED_BYTES: usize = 1 << 20;
 /// Edits held in memory before the largest region's are written out.
 const BUFFERED_MAX_BYTES: usize = 64 << 20;
 
@@ -103,6 +102,7 @@ struct Output {
     flushed: Flushed,
     temporary: PathBuf,
     file: Option<Box<dyn WritableFile>>,
+    salt: Salt,
     buffer: Vec<u8>,
     last_seq: SeqId,
 }
@@ -248,7 +248,7 @@ impl Splitter<'_> {
             return Ok(());
         }
         let entry = PreparedEntry::copied(key, &borrowed, self.cipher.as_deref());
-        entry.put(&mut output.buffer, 0);
+        entry.put(&mut output.buffer, Mark::of_new(output.salt));
         output.last_seq = output.last_seq.max(seq);
         self.buffered_bytes += entry.len();
         if self.buffered_bytes > BUFFERED_MAX_BYTES {
@@ -297,7 +297,8 @@ impl Output {
         // No other attempt has this name. A change that comes late, when its attempt has failed, cannot meet a file of ours.
         let token: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         let temporary = dir.join(format!("{:019}-{log}.{token}{TEMPORARY_SUFFIX}", first_seq.get()));
-        Output { dir, flushed, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
+        let salt = Salt::random();
+        Output { dir, flushed, temporary, file: None, salt, buffer: Vec::new(), last_seq: first_seq }
     }
 
     fn has_edits(&self) -> bool {
@@ -308,7 +309,7 @@ impl Output {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
             let mut file = env.fs.create(&self.temporary)?;
-            file.write_all(&encode_header(cipher, None)?)?;
+            file.write_all(&encode_header(cipher, None, self.salt)?)?;
             self.file = Some(file);
         }
         let file = self.file.as_mut().expect("was just made");
@@ -321,7 +322,7 @@ impl Output {
         assert!(self.has_edits(), "edits up to {} are said to be in a file that has none", self.last_seq);
         self.write(env, cipher)?;
         let mut file = self.file.take().expect("a write makes it");
-        file.write_all(TRAILER)?;
+        file.write_all(&self.salt.trailer())?;
         Ok(file.sync_and_close()?)
     }
 
@@ -335,16 +336,13 @@ impl Output {
         named.map_err(|error| Error::from(error).context("could not publish recovered edits"))
     }
 
-    /// Moves the file to a name that no other file has. One with the same bytes, or of the same edits encrypted with another
-    /// key, is of an earlier attempt.
+    /// Moves the file to a name that no other file has. One with the same edits is of an earlier attempt.
     fn take_name(&self, env: &Env) -> io::Result<PathBuf> {
         for width in NAME_LEN..NAME_LEN + SAME_SEQ_MAX {
             let path = self.dir.join(format!("{:0width$}", self.last_seq.get()));
             match env.fs.rename(&self.temporary, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if have_same_bytes(env, &self.temporary, &path)?
-                        || have_same_edits(env, &self.temporary, &path).map_err(io::Error::other)?
-                    {
+                    if have_same_edits(env, &self.temporary, &path).map_err(io::Error::other)? {
                         env.fs.remove_file(&self.temporary)?;
                         return Ok(path);
                     }
@@ -360,35 +358,11 @@ impl Output {
     }
 }
 
-fn have_same_bytes(env: &Env, a: &Path, b: &Path) -> io::Result<bool> {
-    let (a, b) = (env.fs.open(a)?, env.fs.open(b)?);
-    let len = a.len()?;
-    if b.len()? != len {
-        return Ok(false);
-    }
-    let mut at = 0;
-    let mut buffers = [vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]];
-    while at < len {
-        let [of_a, of_b] = &mut buffers;
-        let part = COMPARED_BYTES.min(usize::try_from(len - at).unwrap_or(COMPARED_BYTES));
-        a.read_exact_at(&mut of_a[..part], at)?;
-        b.read_exact_at(&mut of_b[..part], at)?;
-        if of_a[..part] != of_b[..part] {
-            return Ok(false);
-        }
-        at += part as u64;
-    }
-    Ok(true)
-}
-
-/// Whether an encrypted file has the edits of another one. A damaged file has not; one that cannot be read just now is an error,
-/// because the same edits would stay twice.
+/// Whether a file has the edits of another one. Their bytes differ: each has a salt of its own, and a key if it is encrypted. A
+/// damaged file has not; one that cannot be read just now is an error, because the same edits would stay twice.
 fn have_same_edits(env: &Env, a: &Path, b: &Path) -> Result<bool> {
     let compared = || -> Result<bool> {
         let (mut a, mut b) = (WalReader::open(env, a)?, WalReader::open(env, b)?);
-        if a.header().encryption_key.is_none() && b.header().encryption_key.is_none() {
-            return Ok(false); // their bytes would be the same
-        }
         loop {
             match (a.next_entry()?, b.next_entry()?) {
                 (None, None) => return Ok(!a.is_torn() && !b.is_torn()),

@@ -7,6 +7,8 @@ mod damage;
 mod golden;
 mod hbase;
 mod hedge;
+mod hostile;
+mod large;
 mod replace;
 mod round_trip;
 mod space;

@@ -13,6 +13,8 @@ use halcyon_wal::{
 };
 
 const ENTRIES_COUNT: u64 = 12;
+/// The salt in a `WALTrailer`, its size and the magic.
+const TRAILER_LEN: usize = 3 + 16 + 4 + 4;
 
 fn random_cell(dice: &mut Dice) -> Cell {
     let (row_len, family_len, qualifier_len) = (1 + dice.below(40), dice.below(12), dice.below(30));
@@ -68,7 +70,7 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
 }
 
 /// Appends an entry of one cell and writes it.
-fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>, durability: Durability) {
+pub fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>, durability: Durability) {
     let cells = [cell];
     let entry = WalEntry {
         region: b"aaaa",
@@ -85,13 +87,13 @@ fn append_one(wal: &Wal, seq: u64, cell: CellRef<'_>, durability: Durability) {
     wal.drive();
 }
 
-struct Found {
-    entries: Vec<Vec<Cell>>,
-    torn_at: Option<u64>,
-    end: Result<()>,
+pub struct Found {
+    pub entries: Vec<Vec<Cell>>,
+    pub torn_at: Option<u64>,
+    pub end: Result<()>,
 }
 
-fn read(bytes: &[u8]) -> Found {
+pub fn read(bytes: &[u8]) -> Found {
     let fs = SimFileSystem::new();
     fs.put_new(Path::new("/log"), bytes).unwrap();
     let mut entries = Vec::new();
@@ -125,7 +127,7 @@ fn random_entries_come_back() {
 fn a_changed_byte_is_noticed() {
     for close in [false, true] {
         let (bytes, offsets, entries) = random_log(3, close);
-        let entries_end = bytes.len() - if close { 8 } else { 0 };
+        let entries_end = bytes.len() - if close { TRAILER_LEN } else { 0 };
         let mut dice = Dice::new(first_seed() + 1);
         for at in (offsets[0] as usize..entries_end).step_by(7) {
             let mut bad = bytes.clone();

@@ -287,6 +287,10 @@ impl WritableFile for Written {
         stepping(|| self.file.close())
     }
 
+    fn len_max(&self) -> u64 {
+        self.file.len_max()
+    }
+
     fn len(&self) -> u64 {
         self.file.len()
     }

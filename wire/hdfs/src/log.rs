@@ -130,13 +130,8 @@ impl HdfsLog {
         if self.file.is_none() {
             return Err(self.refusal());
         }
+        self.check_room(bytes)?;
         let mut fan_out = self.fan_out.lock();
-        let new_bytes = self.collected.len() + bytes.len();
-        if fan_out.len() + new_bytes as u64 > self.block_bytes_max {
-            let why = format!("its block of {} bytes is full", self.block_bytes_max);
-            drop(fan_out);
-            return Err(self.abandon(io::ErrorKind::FileTooLarge, why));
-        }
         if self.collected.is_empty() {
             fan_out.put(bytes, end);
         } else {
@@ -147,6 +142,17 @@ impl HdfsLog {
         self.len += bytes.len() as u64;
         self.due = Instant::now() + self.cluster.deadlines().acknowledgement;
         Ok(())
+    }
+
+    /// `FileTooLarge` if the block has no room for more bytes than it has got. Then nothing of them is taken, and the file goes on.
+    fn check_room(&self, bytes: &[u8]) -> io::Result<()> {
+        let len = self.len + bytes.len() as u64;
+        if len <= self.block_bytes_max {
+            return Ok(());
+        }
+        let (path, len_max) = (self.path.display(), self.block_bytes_max);
+        let text = format!("{path} cannot have {len} bytes: its block has {len_max} at most");
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
     }
 
     /// Whether all is acknowledged within the time.
@@ -213,6 +219,7 @@ impl WritableFile for HdfsLog {
         if self.file.is_none() {
             return Err(self.refusal());
         }
+        self.check_room(bytes)?;
         self.collected.extend_from_slice(bytes);
         if self.collected.len() >= COLLECTED_MAX_BYTES {
             // The acknowledgements are waited for, so that what waits in memory has a limit.
@@ -308,6 +315,10 @@ impl WritableFile for HdfsLog {
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }
         }
+    }
+
+    fn len_max(&self) -> u64 {
+        self.block_bytes_max
     }
 
     fn len(&self) -> u64 {

@@ -118,6 +118,10 @@ impl WritableFile for SimWritable {
         let files = self.files.clone();
         let mut state = files.enter();
         state.check_alive(&self.path)?;
+        if state.len_max.is_some_and(|len_max| self.len + bytes.len() as u64 > len_max) {
+            let text = format!("{} cannot have {} bytes more", self.path.display(), bytes.len());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
         let fault = state.faults.check(Operation::Write, &self.path);
         let written = if fault.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
         state.write(self.node, self.lease, written);
@@ -190,6 +194,10 @@ impl WritableFile for SimWritable {
         state.tree.truncate(self.node, len);
         self.len = len;
         Ok(())
+    }
+
+    fn len_max(&self) -> u64 {
+        self.files.state.lock().len_max.unwrap_or(u64::MAX)
     }
 
     fn len(&self) -> u64 {

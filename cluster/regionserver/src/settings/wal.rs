@@ -58,7 +58,7 @@ const WAL_BLOCK_SIZE: Setting<RegionServerSettings> = Setting {
     name: "hbase.regionserver.hlog.blocksize",
     unit: "bytes",
     effect: Restart,
-    text: "Times the next, it sets `hbase.regionserver.logroll.size`. HBase's default gives 128 MiB, too.",
+    text: "Times the next, it sets `hbase.regionserver.logroll.size`. HBase's default gives 128 MiB, too. In HDFS a WAL file has one block of this size, or of twice `hbase.regionserver.logroll.size` if that is more; a write that does not fit into it is refused.",
     set: |settings, text| {
         settings.wal_block_bytes = text.trim().parse().map_err(|_| "is not a whole number".to_string())?;
         settings.wal_roll_bytes = settings.wal_roll_of_blocks();
