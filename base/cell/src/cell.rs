@@ -27,6 +27,7 @@ pub enum CellType {
 }
 
 impl CellType {
+    #[inline]
     pub fn from_code(code: u8) -> Option<CellType> {
         Some(match code {
             0 => CellType::Minimum,
@@ -40,6 +41,7 @@ impl CellType {
         })
     }
 
+    #[inline]
     pub fn is_delete(self) -> bool {
         matches!(
             self,
@@ -283,30 +285,37 @@ impl Cell {
         Cell { bytes: out.freeze(), seq: self.seq }
     }
 
+    #[inline]
     pub fn row(&self) -> &[u8] {
         self.get().row()
     }
 
+    #[inline]
     pub fn family(&self) -> &[u8] {
         self.get().family()
     }
 
+    #[inline]
     pub fn qualifier(&self) -> &[u8] {
         self.get().qualifier()
     }
 
+    #[inline]
     pub fn timestamp(&self) -> i64 {
         self.get().timestamp()
     }
 
+    #[inline]
     pub fn cell_type(&self) -> CellType {
         self.get().cell_type()
     }
 
+    #[inline]
     pub fn value(&self) -> &[u8] {
         self.get().value()
     }
 
+    #[inline]
     pub fn tags(&self) -> &[u8] {
         self.get().tags()
     }
