@@ -557,17 +557,42 @@ mod tests {
         }
     }
 
-    /// Keys as long as a client can make them were not seen behind damage, and went with it.
+    /// Keys as long as a client can make them, or the families of a table, were not seen behind damage, and went with it.
     #[test]
     fn entries_with_long_keys_are_found_behind_damage() {
-        let env = SimFileSystem::new().env();
         let id = ClusterUuid { most: u64::MAX, least: u64::MAX };
-        let path = write(&env, &[1, 10, 1], &[id; 1024], false);
-        let mut reader = WalReader::open(&env, &path).unwrap();
-        reader.entry_len_max = 500;
-        reader.next_entry().unwrap().unwrap();
-        reader.next_entry().unwrap_err();
-        assert!(reader.skip_damage().unwrap().is_some());
-        assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
+        for ids_count in [1024, 40_000] {
+            let env = SimFileSystem::new().env();
+            let path = write(&env, &[1, 10, 1], &vec![id; ids_count], false);
+            let mut reader = WalReader::open(&env, &path).unwrap();
+            reader.entry_len_max = 500;
+            reader.next_entry().unwrap().unwrap();
+            reader.next_entry().unwrap_err();
+            assert!(reader.skip_damage().unwrap().is_some(), "{ids_count}");
+            assert_eq!(reader.next_entry().unwrap().map(|(_, cells)| cells.len()), Some(1));
+        }
+    }
+
+    /// Nobody would find them behind damage.
+    #[test]
+    fn a_key_that_is_too_long_to_be_found_is_refused() {
+        let env = SimFileSystem::new().env();
+        let wal = Wal::open(env, WalConfig::new("/wals", "/old", "w")).unwrap();
+        let cell = Cell::put(b"r", b"f", b"q", 5, b"v");
+        let (cells, families) = ([cell.get()], vec![Bytes::from(vec![b'f'; 120]); 9000]);
+        let entry = WalEntry {
+            region: b"0123456789abcdef0123456789abcdef",
+            table: b"t",
+            seq: SeqId::new(1),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cluster_ids: &[],
+            replicated: &families,
+            cells: &cells,
+        };
+        let refused = wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap_err();
+        assert_eq!(refused.kind(), halcyon_cell::ErrorKind::Invalid);
+        assert!(refused.message().contains("9000 families"), "{refused}");
     }
 }
