@@ -39,9 +39,15 @@ pub fn make_scratch_dir(env: &Env, root: &Path, epoch: u64, server: &ServerName)
     Ok(dir)
 }
 
-/// Where this master makes and deletes snapshots. It may not be there.
+/// Where this master makes and deletes snapshots.
 pub(crate) fn snapshots_dir(core: &MasterState) -> PathBuf {
     snapshots_tmp(&core.root).join(own_name(core.settings.epoch, &core.settings.server_name))
+}
+
+/// Makes the directory for snapshots, when a master starts. It must not come back after a later master has taken it away: then snapshots
+/// that have the names of deleted ones by now would be deleted.
+pub(crate) fn make_snapshots_dir(core: &MasterState) -> Result<()> {
+    Ok(core.env.fs.create_dir_all(&snapshots_dir(core))?)
 }
 
 /// Takes the directories of all other masters away. They were deposed, or have ended.

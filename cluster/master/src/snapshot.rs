@@ -197,12 +197,12 @@ pub(crate) fn delete_working(core: &MasterState, name: &str) -> Result<()> {
     crate::archive::remove_dir(&*core.env.fs, &scratch::snapshots_dir(core).join(name))
 }
 
-/// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice.
+/// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice. An error for a master that was deposed: the
+/// directory through which it goes was taken away.
 pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
     let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), scratch::snapshots_dir(core).join(name));
     if fs.exists(&complete)? {
         crate::archive::remove_dir(fs, &leaving)?;
-        fs.create_dir_all(&scratch::snapshots_dir(core))?;
         fs.rename(&complete, &leaving)?;
         fs.sync_dir(&layout::snapshots_dir(&core.root))?;
     }

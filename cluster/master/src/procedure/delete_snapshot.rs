@@ -67,6 +67,11 @@ impl Procedure for DeleteSnapshot {
         }
     }
 
+    /// The master before this one may be deleting it still. Until it has ended nobody takes another snapshot of that name.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        core.predecessor_until_ns()
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.encode_to_vec()
     }

@@ -28,6 +28,8 @@ const FORMAT: u8 = 1;
 const NEXT: &str = "next";
 /// Of the name of a master's directory, at least.
 const EPOCH_DIGITS: usize = 16;
+/// No master has this one, or one above it: each is one more than the one before.
+const EPOCH_MAX: u64 = i64::MAX as u64;
 /// End of the name of a result.
 const ENDED: &str = ".ended";
 /// Numbers reserved at a time, so that the file of the next one is seldom written.
@@ -151,11 +153,24 @@ fn epoch_of(name: &str) -> Option<u64> {
     epoch.parse().ok().filter(|_| is_epoch && !master.is_empty())
 }
 
+/// Epochs of more digits than most have longer names, which come before others as texts.
+fn order_of(name: &str) -> (Option<u64>, &str) {
+    (epoch_of(name), name)
+}
+
 /// The highest epoch of a master that has left records, 0 if there is none. The next one must be above it: ZooKeeper, which counts
-/// epochs, may have lost its data since.
+/// epochs, may have lost its data since. Corrupt if a directory names an epoch that no master has had.
 pub fn highest_epoch(env: &Env, root: &Path) -> Result<u64> {
-    let dirs = list(&*env.fs, &records_dir(root))?.into_iter().filter(|entry| entry.is_dir);
-    Ok(dirs.filter_map(|dir| epoch_of(&dir.name)).max().unwrap_or(0))
+    let all = records_dir(root);
+    let dirs = list(&*env.fs, &all)?.into_iter().filter(|entry| entry.is_dir);
+    let highest = dirs.filter_map(|dir| Some((epoch_of(&dir.name)?, dir.name))).max();
+    match highest {
+        Some((EPOCH_MAX.., name)) => {
+            let dir = all.join(name);
+            Err(Error::corrupt(format!("{} is of no master: the directory is to be renamed", dir.display())))
+        }
+        highest => Ok(highest.map_or(0, |(epoch, _)| epoch)),
+    }
 }
 
 fn dir(core: &MasterState) -> PathBuf {
@@ -172,10 +187,10 @@ fn take_over(core: &MasterState) -> Result<()> {
     fs.create_dir_all(&all)?;
     let (mut dirs, files): (Vec<_>, Vec<_>) = list(fs, &all)?.into_iter().partition(|entry| entry.is_dir);
     dirs.retain(|dir| epoch_of(&dir.name).is_some());
-    dirs.sort_by(|left, right| left.name.cmp(&right.name));
+    dirs.sort_by(|left, right| order_of(&left.name).cmp(&order_of(&right.name)));
     let newest = dirs.pop().map(|entry| entry.name).filter(|newest| *newest != own);
     if let Some(newest) = newest {
-        if core.settings.epoch > 0 && newest > own {
+        if core.settings.epoch > 0 && order_of(&newest) > order_of(&own) {
             let text = format!(
                 "{}/{newest} is of a later master than {own}. If none has been active since this one, the directory is to be renamed",
                 all.display()
@@ -195,6 +210,7 @@ fn take_over(core: &MasterState) -> Result<()> {
         fs.remove_dir_all(&all.join(&left.name))?;
     }
     scratch::remove_others(core)?;
+    scratch::make_snapshots_dir(core)?;
     Ok(fs.sync_dir(&all)?)
 }
 
@@ -381,6 +397,8 @@ pub(crate) fn reserve_ids(core: &MasterState) -> Result<std::ops::Range<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use halcyon_schema::ServerName;
+
     use super::*;
 
     #[test]
@@ -391,5 +409,28 @@ mod tests {
         bytes[0] = 2;
         assert!(decode::<Record>(&bytes).is_err());
         assert!(decode::<Record>(&[]).is_err());
+    }
+
+    /// Each master that was elected said that the directory is of a later one, and did not start.
+    #[test]
+    fn epochs_of_many_digits_are_numbers() {
+        let server = ServerName::new("m", 16000, 1);
+        let name = |epoch| scratch::own_name(epoch, &server);
+        let epochs = [1, 999, 9_999_999_999_999_999, 10_000_000_000_000_000, EPOCH_MAX, u64::MAX];
+        let mut names: Vec<String> = epochs.into_iter().map(name).collect();
+        names.sort_by(|left, right| order_of(left).cmp(&order_of(right)));
+        assert_eq!(names, epochs.map(name));
+        assert!(order_of(&name(epochs[3])) > order_of("9999999999999999-x"));
+
+        let (env, root) = (halcyon_env::sim::SimFileSystem::new().env(), Path::new("/root"));
+        assert_eq!(highest_epoch(&env, root).unwrap(), 0);
+        for (epoch, is_known) in [(7, true), (epochs[3], true), (EPOCH_MAX, false), (u64::MAX, false)] {
+            let dir = records_dir(root).join(name(epoch));
+            env.fs.create_dir_all(&dir).unwrap();
+            let highest = highest_epoch(&env, root);
+            assert_eq!(highest.as_ref().ok(), is_known.then_some(&epoch), "{highest:?}");
+            let names_it = |error: &Error| error.message().contains(&name(epoch));
+            assert!(highest.as_ref().err().is_none_or(names_it), "{highest:?}");
+        }
     }
 }
