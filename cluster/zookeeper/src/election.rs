@@ -191,6 +191,8 @@ struct Progress {
     process_end: Option<(i64, BoxFuture<'static, ()>)>,
     /// The process whose znode was created by this transaction has ended.
     ended: Option<i64>,
+    /// The znode of an earlier life was deleted. That process may run, if its address was given to another machine.
+    has_deleted: bool,
 }
 
 impl Progress {
@@ -249,23 +251,24 @@ impl Standing {
         let (epoch, written) = self.read_epoch().await?;
         let (found, changed) = read_data(&self.session, &path).await?;
         let Some((data, stat)) = found else {
-            return self.become_active(epoch, written.version, None).await;
+            return self.become_active(epoch, written.version, None, progress.has_deleted).await;
         };
         if stat.ephemeral_owner == self.session.id() {
-            return self.take_up(progress.ended.is_some()).await;
+            return self.take_up(progress.ended.is_some() || progress.has_deleted).await;
         }
         let active = ActiveMaster::decode(&path, &data);
         if let Ok(active) = &active
             && self.is_earlier_life(&active.server)
         {
             info!("{at}: {path} names {}, an earlier life of this master; deleting it", active.server);
+            progress.has_deleted = true;
             self.delete_master(written.version).await?;
             return Ok(Attempt::Again);
         }
         let is_of_halcyon = stat.czxid == written.mzxid;
         if is_of_halcyon && progress.ended == Some(stat.czxid) {
             info!("{at}: the process of the active master has ended; {} takes its place", self.master.server);
-            return self.become_active(epoch, written.version, Some(stat.version)).await;
+            return self.become_active(epoch, written.version, Some(stat.version), true).await;
         }
         if !progress.is_listed {
             self.create_backup().await?;
@@ -296,8 +299,15 @@ impl Standing {
         active.host == own.host && active.port == own.port && active.start_code <= own.start_code
     }
 
-    /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended.
-    async fn become_active(&self, epoch: u64, version: i32, replaces: Option<i32>) -> Result<Attempt> {
+    /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended. `has_replaced`: as in
+    /// [`Standing::take_up`].
+    async fn become_active(
+        &self,
+        epoch: u64,
+        version: i32,
+        replaces: Option<i32>,
+        has_replaced: bool,
+    ) -> Result<Attempt> {
         let paths = &self.session.settings().paths;
         let epoch = self.highest_epoch(epoch).await?;
         let next = epoch
@@ -318,7 +328,7 @@ impl Standing {
         let what = format!("create {} with epoch {next}", paths.master());
         let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
         let outcome = commit(&self.session, &what, &writes).await?;
-        let Outcome::Refused { index, why } = outcome else { return self.take_up(replaces.is_some()).await };
+        let Outcome::Refused { index, why } = outcome else { return self.take_up(has_replaced).await };
         match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
             (None, zk::Error::BadVersion | zk::Error::NoNode)
