@@ -64,6 +64,13 @@ pub(crate) fn close_to(
     Ok(())
 }
 
+/// Writes a table's state to meta, then to memory.
+pub(crate) fn set_table_state(core: &MasterState, table: &TableName, state: TableState) -> Result<()> {
+    core.meta_put(|timestamp| vec![meta::table_state(table, state, timestamp)])?;
+    core.update_table(table, |entry| entry.state = state);
+    Ok(())
+}
+
 /// Invalid if a region was split since it was read: what is written to its row has its flags, and without them the next master would open
 /// it again, over its daughters.
 pub(crate) fn check_flags(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
@@ -78,7 +85,7 @@ pub(crate) fn check_flags(core: &MasterState, regions: &[RegionInfo]) -> Result<
     }
 }
 
-/// Closes regions and tells no client: they are opened again at once, or about to be deleted.
+/// Closes regions and tells no client: they are opened again at once, or about to be deleted. Until then they are CLOSING in memory.
 pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool) -> Result<()> {
     close_at(core, &and_copies(core, regions), abort, None)
 }
@@ -113,6 +120,18 @@ fn close_at(
     close_each(core, regions, abort, destination, false)
 }
 
+/// What is to be closed is wanted nowhere from now on: a server that opens it late is refused, and closes it. In memory alone, and
+/// whoever closes it goes on from there.
+fn mark_closing(core: &MasterState, regions: &[RegionInfo]) {
+    for region in regions.iter().filter(|region| !core.is_closing(region)) {
+        core.update_region(region, |known| {
+            if may_be_open(known.state) {
+                known.state = RegionState::Closing;
+            }
+        });
+    }
+}
+
 /// `are_open`: a region that no server has is an error.
 fn close_each(
     core: &MasterState,
@@ -121,6 +140,7 @@ fn close_each(
     destination: Option<&ServerName>,
     are_open: bool,
 ) -> Result<()> {
+    mark_closing(core, regions);
     let (shared, destination) = (core.shared(), destination.cloned());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         let server = match shared.place_of(&region) {

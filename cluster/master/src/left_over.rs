@@ -39,6 +39,17 @@ impl Master {
     }
 }
 
+/// A server has opened a region anew that is shown as open there. It does not serve before this has an answer, so it is not open: the
+/// master looks for such regions, and has them opened ([`Master::open_left_over`]).
+pub(crate) fn note_opening(core: &MasterState, region: &RegionInfo, server: &ServerName, open_seq: u64) {
+    core.update_region(region, |known| {
+        let is_older = known.server.as_ref() == Some(server) && known.open_seq < open_seq;
+        if known.state == RegionState::Open && is_older {
+            known.state = RegionState::Opening;
+        }
+    });
+}
+
 /// How far a region has come.
 #[derive(Debug, PartialEq, Eq)]
 struct At {
@@ -46,7 +57,8 @@ struct At {
     server: Option<ServerName>,
 }
 
-/// Regions of enabled tables that are being opened, or that were at a server that is dead and recovered.
+/// Regions of enabled tables that are being opened or closed, or that were at a server that is dead and recovered. A close that was
+/// ended by force leaves one that is CLOSING: it may be open, and nobody would open it if it is not.
 fn left_over(core: &MasterState) -> Vec<(RegionInfo, At)> {
     if core.cluster.servers.is_one_process() {
         return Vec::new();
@@ -59,7 +71,7 @@ fn left_over(core: &MasterState) -> Vec<(RegionInfo, At)> {
                 .is_some_and(|server| core.cluster.servers.standing(server) == Standing::Gone)
         };
         match known.state {
-            RegionState::Opening => true,
+            RegionState::Opening | RegionState::Closing => true,
             RegionState::Open => is_gone(),
             _ => false,
         }

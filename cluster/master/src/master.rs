@@ -37,8 +37,8 @@ use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, 
 use crate::switches::{Switch, Switches};
 use crate::timeline::Timelines;
 use crate::{
-    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, peers,
-    regions, service,
+    MasterSettings, bootstrap, descriptors, groups, left_over, master_store, meta, meta_region, namespaces,
+    peers, regions, service,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -390,7 +390,8 @@ impl Assignments for Master {
         if region.is_meta() && region.is_secondary() {
             let copies = self.core.meta_replicas.read();
             let is_there = copies.get(&region.replica_id()) == Some(server);
-            return if is_there { Unasked::Accepted } else { Unasked::Later };
+            // No order waits for it. One that was given up may have been followed by one to another server.
+            return if is_there { Unasked::Accepted } else { Unasked::Refused };
         }
         if region.is_meta() {
             let place = self.core.meta_place.read();
@@ -406,7 +407,10 @@ impl Assignments for Master {
         // A procedure of this master orders it soon, if it is to be open there. One that is to be closed there is not waited for:
         // a server closes no region whose opening has no answer.
         match self.core.place_of(region) {
-            Place::At(at) if at == *server && !self.core.is_closing(region) => Unasked::Later,
+            Place::At(at) if at == *server && !self.core.is_closing(region) => {
+                left_over::note_opening(&self.core, region, server, open_seq_num);
+                Unasked::Later
+            }
             _ => Unasked::Refused,
         }
     }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
-use halcyon_contract::{FlushRegionRequest, OpenRegionRequest};
+use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, Standing};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, barrier_cells};
 use tracing::{info, warn};
 
 pub(crate) use crate::closing::{
-    check_flags, close, close_exactly, close_flushed, close_only, close_to, died,
+    check_flags, close, close_exactly, close_flushed, close_only, close_to, died, set_table_state,
 };
 use crate::groups::Scope;
 use crate::placement::{Chooser, Place, recovering};
@@ -42,6 +42,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) not_at: Option<&'a ServerName>,
     /// Where a region that was nowhere before is opened, if it may be; not where another copy of it is.
     pub(crate) near: Option<&'a ServerName>,
+    /// Regions that meta shows as OPEN where they are, and that were closed there a moment ago.
+    pub(crate) shown: &'a [RegionInfo],
 }
 
 /// Regions, and as many copies of each as the table is to have.
@@ -230,8 +232,11 @@ impl Attempts {
         self.opened.len() + self.failed.len() + self.temporary.len()
     }
 
-    pub(crate) fn has_failed(&self, region: &RegionInfo) -> bool {
-        self.failed.iter().any(|(failed, _)| failed == region)
+    /// What is open, and copies that will never be: nobody waits for those.
+    pub(crate) fn done(&self) -> Vec<RegionInfo> {
+        let opened = self.opened.iter().map(|opened| &opened.region);
+        let failed = self.failed.iter().map(|(region, _)| region).filter(|region| region.is_secondary());
+        opened.chain(failed).cloned().collect()
     }
 }
 
@@ -283,7 +288,7 @@ fn try_open_alike(
     let orders = plan(core, regions, wanted, attempts)?;
     let one_process = core.cluster.servers.is_one_process();
     if !one_process {
-        write_opening(core, &orders)?;
+        write_opening(core, &orders, wanted.shown)?;
     }
     let shared = core.shared();
     let results = parallel::for_each(core.settings.region_threads, orders, move |order| {
@@ -408,25 +413,34 @@ fn has_failed(core: &MasterState, region: &RegionInfo) -> bool {
     known.is_some_and(|(_, _, known)| known.state == RegionState::FailedOpen)
 }
 
-/// The server does not have the region, so another one may try. In memory alone: a master after this one asks it again.
+/// The server does not have the region, so another one may try. In memory alone: a master after this one asks it again. It may have
+/// been shown as OPEN there, and be asked for because it may be lost.
 fn note_failure(core: &MasterState, region: &RegionInfo, server: &ServerName) {
+    let is_online = core.cluster.servers.standing(server) == Standing::Online;
     core.update_region(region, |known| {
-        if known.state == RegionState::Opening && known.server.as_ref() == Some(server) {
+        let was_ordered =
+            known.state == RegionState::Opening || known.state == RegionState::Open && is_online;
+        if was_ordered && known.server.as_ref() == Some(server) {
             known.state = RegionState::FailedOpen;
         }
     });
 }
 
-/// Meta shows where regions are going before the orders leave: a master that takes over asks there.
-fn write_opening(core: &MasterState, orders: &[Order]) -> Result<()> {
+/// Meta shows where regions are going before the orders leave: a master that takes over asks there. Those that are `shown` stay as they
+/// are in meta, if they go where they were: a write for each would be a time in which it is open nowhere.
+fn write_opening(core: &MasterState, orders: &[Order], shown: &[RegionInfo]) -> Result<()> {
     let is_news = |order: &&Order| {
         let tables = core.tables.read();
         let known = tables.region(order.region.encoded_name()).map(|(_, _, known)| known);
         known.is_none_or(|known| {
-            known.state != RegionState::Open || known.server.as_ref() != Some(&order.server)
+            let is_shown = known.state == RegionState::Open || shown.contains(&order.region);
+            !is_shown || known.server.as_ref() != Some(&order.server)
         })
     };
-    let news: Vec<&Order> = orders.iter().filter(is_news).collect();
+    let (news, known): (Vec<&Order>, Vec<&Order>) = orders.iter().partition(is_news);
+    for Order { region, .. } in known.into_iter().filter(|order| shown.contains(&order.region)) {
+        core.update_region(region, |known| known.state = RegionState::Opening);
+    }
     for orders in news.chunks(META_ROWS_MAX) {
         core.meta_put(|timestamp| {
             let row = |order: &&Order| meta::opening_region(&order.region, &order.server, timestamp);
@@ -580,12 +594,5 @@ pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Byte
             flushed => flushed.map_err(|error| error.context(&request.region)),
         }
     })?;
-    Ok(())
-}
-
-/// Writes a table's state to meta, then to memory.
-pub(crate) fn set_table_state(core: &MasterState, table: &TableName, state: TableState) -> Result<()> {
-    core.meta_put(|timestamp| vec![meta::table_state(table, state, timestamp)])?;
-    core.update_table(table, |entry| entry.state = state);
     Ok(())
 }

@@ -9,6 +9,7 @@ mod gathering;
 mod groups;
 mod hbck;
 mod in_place;
+mod late_openings;
 mod left_records;
 mod members;
 mod reopen;
@@ -100,6 +101,17 @@ struct State {
     is_stalled: bool,
     /// Servers that carry out no order to close a region, and are not known to be dead.
     frozen: BTreeSet<ServerName>,
+    /// Regions, or tables, whose next opening takes longer than the master waits.
+    opens_late: BTreeSet<String>,
+    /// Those that are being opened so, where. They end late, unless they last.
+    opening: BTreeMap<String, (ServerName, RegionInfo)>,
+    opening_lasts: bool,
+    /// Closes that wait for such an opening.
+    waiting_closes: usize,
+    /// Each close takes too long.
+    cannot_close: bool,
+    /// So many openings of copies fail.
+    refused_copies: usize,
     /// How often each region was opened.
     opened_times: BTreeMap<String, usize>,
     /// Regions that were warmed up where they were not, in order.
@@ -228,6 +240,8 @@ impl RegionServerApi for Server {
             if state.refused_tables.contains(&region.table().to_string()) {
                 return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
             }
+            state.refuse_copy(region)?;
+            let has_ended_late = state.late_opening(&self.name, region)?;
             for (server, regions) in state.online.iter().filter(|(server, _)| **server != self.name) {
                 assert!(!regions.contains_key(&encoded), "{region} is open at {server} and at {}", self.name);
             }
@@ -244,7 +258,7 @@ impl RegionServerApi for Server {
                 state.unreplayed.values().find(|old| old.table() == region.table() && old.overlaps(region));
             assert!(lacking.is_none(), "{region} is opened without what was in memory of {lacking:?}");
             state.opened_at.insert(encoded.clone(), Instant::now());
-            *state.opened_times.entry(encoded.clone()).or_default() += 1;
+            *state.opened_times.entry(encoded.clone()).or_default() += usize::from(!has_ended_late);
             state.opens += 1;
             let seq = state.opens as u64 * 10;
             let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
@@ -292,6 +306,16 @@ impl RegionServerApi for Server {
             std::thread::sleep(Duration::from_millis(5));
             state = self.all.state.lock();
         }
+        if state.cannot_close {
+            return Err(Error::new(ErrorKind::Busy, "it was not closed in time"));
+        }
+        state.waiting_closes += 1;
+        while state.is_opening_at(&self.name, &request.region) && state.online.contains_key(&self.name) {
+            drop(state);
+            std::thread::sleep(Duration::from_millis(5));
+            state = self.all.state.lock();
+        }
+        state.waiting_closes -= 1;
         state.online.get_mut(&self.name).ok_or_else(dead)?.remove(request.region.encoded_name());
         if state.dies_with_close.as_ref().is_some_and(|dying| *dying != self.name) {
             let dying = state.dies_with_close.take().expect("it is there");

@@ -295,7 +295,7 @@ impl TransitRegion {
             return Err(Error::invalid(text));
         }
         let descriptor = core.locked_descriptor(self.region.table())?;
-        let wanted = Wanted { to: self.to.as_ref(), not_at, near: None };
+        let wanted = Wanted { to: self.to.as_ref(), not_at, ..Wanted::default() };
         let opened = regions::open_as(core, &descriptor, std::slice::from_ref(&self.region), None, wanted);
         core.forget_target(&self.region);
         opened
