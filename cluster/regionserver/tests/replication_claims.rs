@@ -11,13 +11,14 @@ use std::sync::Arc;
 use crate::common::{ROOT, settings};
 use crate::peer::here::{Here, archive_wals, description, in_file_names, rows, waits};
 use crate::peer::{Peer, Say};
-use halcyon_cell::ErrorKind;
+use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_contract::{LeftQueue, ReplicationBooks, ReplicationSources};
 use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_proto::pb;
 use halcyon_regionserver::{RegionServer, RegionServerSettings};
 use halcyon_schema::{ServerName, layout, peer_files};
-use halcyon_wal::{SyncMode, WalReader};
+use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
 
 fn durable() -> RegionServerSettings {
     RegionServerSettings {
@@ -292,6 +293,30 @@ fn a_peer_that_is_added_while_wals_are_split_does_not_get_them() {
     assert!(peer.rows().iter().all(|row| row == "behind the peer"), "{:?}", peer.rows());
 }
 
+/// The bytes of a WAL that has these entries and no trailer. They are appended to it, as the log does that repeats a round: the check of
+/// an entry holds at its place in its own file only, so the same bytes in another one would be a torn tail.
+fn wal_with(env: &Env, entries: &[(pb::WalKey, Vec<Cell>)]) -> Vec<u8> {
+    let wal = Wal::open(env.clone(), WalConfig::new("/made", "/made/old", "w")).unwrap();
+    for (key, cells) in entries {
+        let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let replicated: Vec<_> = key.scopes.iter().map(|scope| scope.family.clone()).collect();
+        let entry = WalEntry {
+            region: &key.encoded_region_name,
+            table: &key.table_name,
+            seq: SeqId::new(key.log_sequence_number),
+            write_time_ms: key.write_time as i64,
+            nonce_group: key.nonce_group(),
+            nonce: key.nonce(),
+            cluster_ids: &[],
+            replicated: &replicated,
+            cells: &cells,
+        };
+        wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();
+        wal.drive();
+    }
+    env.fs.read(&wal.current_file()).unwrap()
+}
+
 /// A spare WAL that has lost a race has a round from the middle of the WAL before it, and the server died before it was removed. A
 /// WAL that took the place of a failed one begins with that one's last round. Both were sent again: the first behind edits
 /// that are newer, so that the peer went back to what it had before.
@@ -307,24 +332,25 @@ fn a_round_that_is_in_two_wals_is_sent_once() {
     let first = archived(&env).remove(0);
     let bytes = env.fs.read(&old.join(&first)).unwrap();
     let mut reader = WalReader::open(&env, &old.join(&first)).unwrap();
-    let begin = reader.offset() as usize;
-    let (mut offsets, mut at) = (Vec::new(), begin);
-    while let Some((_, cells)) = reader.next_entry().unwrap() {
+    let (mut begins, mut entries) = (Vec::new(), Vec::new());
+    let mut at = reader.offset() as usize;
+    while let Some((key, cells)) = reader.next_entry().unwrap() {
         if cells[0].family() == b"f" {
-            offsets.push(at);
+            begins.push(at);
+            entries.push((key, cells));
         }
         at = reader.offset() as usize;
     }
-    assert_eq!(offsets.len(), 9);
+    assert_eq!(entries.len(), 9);
     let (server, number) = first.rsplit_once('.').unwrap();
-    let wal = |behind: u64| old.join(format!("{server}.{}", number.parse::<u64>().unwrap() + behind));
-    let leave = |behind: u64, entries: &[u8]| {
-        env.fs.put_new(&wal(behind), &[&bytes[..begin], entries].concat()).unwrap();
+    let leave = |behind: u64, entries: &[(pb::WalKey, Vec<Cell>)]| {
+        let name = format!("{server}.{}", number.parse::<u64>().unwrap() + behind);
+        env.fs.put_new(&old.join(name), &wal_with(&env, entries)).unwrap();
     };
     // One of the nine is in the third WAL alone: the second has failed with it.
-    env.fs.replace(&old.join(&first), &bytes[..offsets[8]]).unwrap();
-    leave(1, &bytes[offsets[3]..offsets[6]]);
-    leave(2, &bytes[offsets[6]..]);
+    env.fs.replace(&old.join(&first), &bytes[..begins[8]]).unwrap();
+    leave(1, &entries[3..6]);
+    leave(2, &entries[6..]);
     peer.zookeeper_is(peer::ZooKeeper::Answers);
     let master = Master::start(&fs, 100, &peer);
     let live = Here::one_of_several(&fs, durable(), 2);
