@@ -177,6 +177,30 @@ fn records_that_cannot_be_read_are_set_aside() {
     start(&sim, 5).check();
 }
 
+/// A thread looked at each of them after a start, and did nothing. Who wanted to end one meanwhile was told that it could not be.
+#[test]
+fn what_is_set_aside_can_be_ended_as_soon_as_a_master_has_started() {
+    let sim = SimFileSystem::new();
+    let (mut created, numbers) = (0, 501..=520);
+    for start_code in 1..=20 {
+        let c = start(&sim, start_code);
+        if start_code > 1 {
+            let request =
+                pb::BypassProcedureRequest { proc_id: numbers.clone().collect(), ..Default::default() };
+            let ended = answer::<pb::BypassProcedureResponse>(&c.hbck, "BypassProcedure", &request).unwrap();
+            assert!(ended.bypassed.iter().all(|ended| *ended), "{:?}", ended.bypassed);
+            end(&c, created, "abort");
+        }
+        c.quiet();
+        assert_eq!(c.state("t"), None, "it is undone");
+        c.server.set_fault("create_region_files", Some(ServerFault::Panics));
+        created = c.submit("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+        until_set_aside(&c, created);
+        drop(c);
+        numbers.clone().for_each(|id| leave_record(&sim, &id.to_string(), b""));
+    }
+}
+
 fn region(table: &TableDescriptor, start: &[u8], end: &[u8]) -> RegionInfo {
     let key = Bytes::copy_from_slice;
     RegionInfo::new(table.name().clone(), key(start), key(end), 1_700_000_000_000)

@@ -14,7 +14,7 @@ use halcyon_schema::TableName;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::job::STUCK_ATTEMPTS;
+use super::job::{Job, STUCK_ATTEMPTS};
 use super::lock::{Lock, LockTable, Resource};
 use super::queue::{Interrupt, ProcedureView, State, Waiting};
 use super::record::{self, Loaded, Record, SetAside};
@@ -371,18 +371,18 @@ impl Engine {
             self.shared.wake.notify_all(); // others may have its locks
             return true;
         }
-        let Some(view) = state.views.get(&id).filter(|view| may_interrupt && view.undoable) else {
-            return false;
-        };
+        let Some(view) = state.views.get(&id).filter(|_| may_interrupt) else { return false };
         if view.running {
-            state.interrupts.entry(id).or_insert(Interrupt::Abort);
-            return true;
+            let is_undoable = view.undoable;
+            if is_undoable {
+                state.interrupts.entry(id).or_insert(Interrupt::Abort);
+            }
+            return is_undoable;
         }
+        // The job itself says whether it can be undone: no thread may have looked at it since the start.
         let core = &self.shared.core;
-        let Some(job) = state.paused.iter_mut().find(|job| job.record.id == id && job.failed.is_none())
-        else {
-            return false;
-        };
+        let is_it = |job: &&mut Job| job.record.id == id && job.failed.is_none() && job.is_undoable(core);
+        let Some(job) = state.paused.iter_mut().find(is_it) else { return false };
         job.abort(core);
         self.shared.wake.notify_all();
         true

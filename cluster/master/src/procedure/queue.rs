@@ -162,6 +162,8 @@ impl State {
     /// procedure has its locks, and before its first step. What they may have lent comes last: another of them may have that now.
     ///
     /// One whose locks another has waits. Programs before this one let that happen to procedures that were in their first step.
+    ///
+    /// No thread looks at one that is set aside: whoever wants to end it would find it running. What it may lend is lent at once.
     pub(super) fn resume(&mut self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
             let locks = &self.locks;
@@ -170,12 +172,15 @@ impl State {
             assert!(job.prepared, "procedure {id} has a record, so it was checked");
             self.locks.take(&job.never_yielded());
             job.yielded = job.yieldable();
+            if job.is_set_aside() {
+                job.not_before_ns = u64::MAX;
+            }
             if let Some(view) = self.views.get_mut(&id) {
                 view.begun = true;
             }
             self.paused.push(job);
         }
-        for job in &mut self.paused {
+        for job in self.paused.iter_mut().filter(|job| !job.is_set_aside()) {
             if self.locks.is_free(&job.yielded) {
                 self.locks.take(&job.yielded);
                 job.yielded.clear();
