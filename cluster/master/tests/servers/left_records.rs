@@ -28,6 +28,15 @@ struct Transit {
     region: pb::RegionInfo,
     #[prost(int32, tag = "2")]
     action: i32,
+    #[prost(message, optional, tag = "4")]
+    from: Option<pb::ServerName>,
+}
+
+impl Transit {
+    /// Of a region that was open nowhere when it was asked for.
+    fn of(region: &RegionInfo, action: i32) -> Transit {
+        Transit { region: region.to_pb(), action, from: None }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -111,7 +120,7 @@ fn open_of_t(c: &Many) -> Vec<RegionInfo> {
 fn what_has_begun_goes_on_before_what_waits_for_it() {
     let (servers, regions) = half_moved();
     servers.leave(900_000, "merge_regions", 0, &merge_of(&regions));
-    servers.leave(900_001, "transit_region", 1, &Transit { region: regions[0].to_pb(), action: MOVE });
+    servers.leave(900_001, "transit_region", 1, &Transit::of(&regions[0], MOVE));
     let c = Many::over(servers);
     c.quiet();
     let open = open_of_t(&c);
@@ -124,7 +133,7 @@ fn regions_that_were_merged_meanwhile_are_opened_no_more() {
     for action in [ASSIGN, MOVE] {
         let (servers, regions) = half_moved();
         servers.leave(900_000, "merge_regions", 1, &merge_of(&regions));
-        servers.leave(900_001, "transit_region", 0, &Transit { region: regions[0].to_pb(), action });
+        servers.leave(900_001, "transit_region", 0, &Transit::of(&regions[0], action));
         let c = Many::over(servers);
         c.quiet();
         let open = open_of_t(&c);
@@ -137,13 +146,15 @@ fn regions_that_were_merged_meanwhile_are_opened_no_more() {
 #[test]
 fn a_first_step_that_was_cut_off_has_its_locks_again() {
     let (servers, regions) = half_moved();
-    // The one thread of the next master is busy with this, until the opening waits.
-    let region_of_u = {
+    // The one thread of the next master is busy with this, until the opening waits. Its record names the server that the region leaves,
+    // as those of regions that are open do: a move to where the region is would warm up nothing, and not stand still.
+    let move_of_u = {
         let state = servers.state.lock();
-        let mut all = state.online.values().flat_map(BTreeMap::values);
-        all.find(|region| region.table().to_string() == "u").unwrap().clone()
+        let mut all = state.online.iter().flat_map(|(at, all)| all.values().map(move |it| (at, it)));
+        let (at, region) = all.find(|(_, region)| region.table().to_string() == "u").unwrap();
+        Transit { from: Some(at.to_pb()), ..Transit::of(region, MOVE) }
     };
-    servers.leave(900_000, "transit_region", 0, &Transit { region: region_of_u.to_pb(), action: MOVE });
+    servers.leave(900_000, "transit_region", 0, &move_of_u);
     servers.leave(900_001, "merge_regions", 0, &merge_of(&regions));
     servers.state.lock().is_stalled = true;
     let c = Many::over_with(servers, MasterSettings { procedure_threads: 1, ..settings() });
@@ -212,7 +223,7 @@ fn a_move_of_a_region_that_was_split_leaves_it_split() {
         Some(RegionInfo::decode_value(info?.value()).unwrap())
     };
     assert!(row(&servers).expect("it is kept for a while").is_split());
-    servers.leave(900_000, "transit_region", 1, &Transit { region: parent.to_pb(), action: MOVE });
+    servers.leave(900_000, "transit_region", 1, &Transit::of(&parent, MOVE));
     let c = Many::over(servers);
     c.quiet();
     c.master.stop();

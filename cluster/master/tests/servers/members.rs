@@ -414,24 +414,53 @@ fn the_table_of_namespaces_opens_while_a_namespace_is_changed() {
 /// An alteration closed all regions of its table, and then waited for one whose server was dead.
 #[test]
 fn a_table_stays_open_while_one_of_its_regions_is_recovered() {
-    let c = Many::new(env(), 3);
+    // One after the other is reopened, so one is closed at a time.
+    let c = Many::over_with(Servers::new(env(), 3), MasterSettings { region_threads: 1, ..settings() });
     c.create(&KEYS);
     let dead = ordinary(&c);
     let lost = c.servers.regions_at(&dead);
     assert!(lost > 0);
     dies_damaged(&c, &dead);
+    // Of the regions at live servers: those that are open, and how often each was opened.
+    let at_live_servers = || {
+        let state = c.servers.state.lock();
+        let open = state.online.values().flat_map(BTreeMap::values);
+        let open: Vec<_> = open.filter(|region| region.table().to_string() == "t").cloned().collect();
+        (open, state.opened_times.clone())
+    };
+    let (live, before) = at_live_servers();
+    assert_eq!(live.len(), 9 - lost);
+    let are_reopened = |times: &BTreeMap<String, usize>| {
+        let times_more = |region: &RegionInfo| times[region.encoded_name()] - before[region.encoded_name()];
+        assert!(live.iter().all(|region| times_more(region) <= 1), "each is reopened once: {times:?}");
+        live.iter().all(|region| times_more(region) == 1)
+    };
     let altered = modify(&table("t", &["f"]).with("a", "b"));
     let _: pb::ModifyTableResponse = c.call("ModifyTable", &altered);
     let begun = Instant::now();
+    loop {
+        let (open, times) = at_live_servers();
+        assert!(
+            open.len() + 1 >= live.len(),
+            "those at live servers stay open, but for one that is reopened"
+        );
+        if are_reopened(&times) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", c.master.procedures());
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(200) {
-        let state = c.servers.state.lock();
-        let open = state.online.values().flat_map(BTreeMap::values);
-        let open = open.filter(|region| region.table().to_string() == "t").count();
-        assert_eq!(open, 9 - lost, "those at live servers stay open");
-        drop(state);
+        let (open, times) = at_live_servers();
+        assert_eq!(open.len(), 9 - lost, "those at live servers stay open");
+        assert!(are_reopened(&times));
         std::thread::sleep(Duration::from_millis(5));
     }
+    let waits = c.master.procedures().iter().any(|it| it.name == "ModifyTableProcedure");
+    assert!(waits, "the alteration waits for the dead server");
     c.servers.state.lock().damaged.clear();
     c.settles("t", 9);
     c.quiet();
+    assert!(are_reopened(&at_live_servers().1));
 }
