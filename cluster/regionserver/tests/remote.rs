@@ -1,4 +1,5 @@
 //! A region server whose master is another process: what it says of itself, and how remote procedures end.
+//! It is one piece because all of its tests share the double of that master.
 
 use crate::common;
 use std::path::Path;
