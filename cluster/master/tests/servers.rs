@@ -676,6 +676,7 @@ impl Many {
     fn settles(&self, table: &str, count: usize) {
         let begun = Instant::now();
         loop {
+            let looked = Instant::now();
             let places = self.places();
             let state = self.servers.state.lock();
             let open = places.values().filter(|(server, region_state)| {
@@ -694,7 +695,7 @@ impl Many {
                 "{open} regions are open, {here} on servers: {places:?} {:#?}",
                 self.master.procedures()
             );
-            std::thread::sleep(Duration::from_millis(1));
+            pause_after(looked.elapsed());
         }
     }
 
@@ -780,11 +781,21 @@ impl Many {
     /// The procedures have ended.
     fn quiet(&self) {
         let begun = Instant::now();
-        while !self.master.procedures().is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", self.master.procedures());
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
+            let looked = Instant::now();
+            let left = self.master.procedures();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{left:?}");
+            pause_after(looked.elapsed());
         }
     }
+}
+
+/// Before the next look, after one that took so long: who waits leaves most of a processor to those that work.
+fn pause_after(look: Duration) {
+    std::thread::sleep(Duration::from_millis(1).max(look * 4));
 }
 
 fn env() -> Env {

@@ -165,7 +165,13 @@ pub(super) struct Order {
 pub(super) enum Then {
     Done,
     /// This is to be done next, after a while.
-    Again(Job, Duration),
+    Again(Box<Job>, Duration),
+}
+
+impl Then {
+    pub(super) fn again(job: Job, pause: Duration) -> Then {
+        Then::Again(Box::new(job), pause)
+    }
 }
 
 /// The orders of a master in another process. *Thread safety*: all methods from any thread.
@@ -368,7 +374,7 @@ impl Orders {
         };
         match then {
             Then::Done => self.ended(order, server.env.clock.monotonic_ns()),
-            Then::Again(job, delay) => self.queue(job.kind()).push_later(job, delay),
+            Then::Again(job, delay) => self.queue(job.kind()).push_later(*job, delay),
         }
     }
 }

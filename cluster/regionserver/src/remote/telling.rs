@@ -122,7 +122,7 @@ impl Orders {
             Said::Taken | Said::NotTaken => Then::Done,
             Said::Later => {
                 let pause = told.pause;
-                Then::Again(Job::Tell(TellOrder { pause: longer(pause), ..told }), pause)
+                Then::again(Job::Tell(TellOrder { pause: longer(pause), ..told }), pause)
             }
         }
     }
@@ -142,7 +142,7 @@ impl Orders {
         match (said, what) {
             (Said::Later, what) => {
                 let again = OpenedOrder { open, what, pause: longer(pause) };
-                Then::Again(Job::Opened(again), pause)
+                Then::again(Job::Opened(again), pause)
             }
             (Said::Taken, Opened::New(opening)) => match server.end_opening(opening, Ok(())) {
                 Ok(_) => Then::Done,
@@ -161,7 +161,7 @@ impl Orders {
             (Said::NotTaken, Opened::Known(online))
                 if server.is_serving() && !server.regions.serves(&online) =>
             {
-                Then::Again(Job::Open(open), BUSY_PAUSE)
+                Then::again(Job::Open(open), BUSY_PAUSE)
             }
             (Said::NotTaken, Opened::Known(_)) => Then::Done,
         }

@@ -24,7 +24,7 @@ impl Orders {
             return Then::Done;
         }
         if server.regions.is_changing(name) {
-            return Then::Again(Job::Open(open), BUSY_PAUSE); // a failure would say that the region is not here
+            return Then::again(Job::Open(open), BUSY_PAUSE); // a failure would say that the region is not here
         }
         // One that is open is reported as such again. It needs no descriptor, so it cannot fail: the master would have it opened
         // elsewhere.
@@ -36,14 +36,14 @@ impl Orders {
         let table = self.descriptors.since(region.table(), open.came_ns, now_ns, read);
         match table.and_then(|table| server.begin_opening(region, &table)) {
             Ok(Some(opening)) => self.tell_opened(server, OpenedOrder::new(open, Opened::New(opening))),
-            Ok(None) => Then::Again(Job::Open(open), BUSY_PAUSE), // another order has begun to open it
+            Ok(None) => Then::again(Job::Open(open), BUSY_PAUSE), // another order has begun to open it
             Err(error) => self.not_opened(server, open, error),
         }
     }
 
     pub(super) fn not_opened(&self, server: &RegionServer, open: OpenOrder, error: Error) -> Then {
         match error.kind() {
-            ErrorKind::Busy => Then::Again(Job::Open(open), BUSY_PAUSE),
+            ErrorKind::Busy => Then::again(Job::Open(open), BUSY_PAUSE),
             ErrorKind::Stopping => Then::Done, // the master knows, or this server ends
             _ => {
                 let region = &open.region;
@@ -66,7 +66,7 @@ impl Orders {
         }
         // A master of Halcyon orders a close again that takes long, and asks where there is no report.
         if server.regions.is_opening(name) || (self.is_own_master() && server.regions.is_changing(name)) {
-            return Then::Again(Job::Close(close), BUSY_PAUSE);
+            return Then::again(Job::Close(close), BUSY_PAUSE);
         }
         let Some(online) = server.regions.get(name) else {
             // HBase's servers do the same: the master learns where the region is by the report of its server.
