@@ -216,7 +216,7 @@ fn what_is_too_much_to_change_is_not_gathered() {
         };
         let write = || bench.region.mutate(batch, atomic, Nonce::default(), ReadMode::AnyDisk);
         let error = with_room(has_room, || match write() {
-            Ok(mut outcome) => outcome.results.remove(0).err().expect("too much"),
+            Ok(mut outcome) => outcome.results.remove(0).map(drop).expect_err("too much"),
             Err(error) => error,
         });
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
