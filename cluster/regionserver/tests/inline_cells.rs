@@ -99,7 +99,7 @@ fn multi(lab: &Lab, request: &pb::MultiRequest) -> Result<pb::MultiResponse, Rpc
 }
 
 fn memory_bytes(lab: &Lab) -> u64 {
-    lab.server.regions().find(&lab.specifier()).unwrap().region.memstore_size().data_bytes as u64
+    lab.server.regions().find(&lab.specifier()).unwrap().region.memstore_size().data_bytes
 }
 
 /// A Put of 130 KB became 393 MB of cells, and one of a megabyte more than the machine has.
@@ -206,7 +206,7 @@ fn cells_of_short_messages_wait_for_room() {
     assert!(put.encoded_len() < 15_000);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| mutate(&lab, put, false));
-        std::thread::sleep(Duration::from_millis(300));
+        halcyon_env::Env::real().clock.sleep(Duration::from_millis(300));
         assert!(!waiting.is_finished() && memory_bytes(&lab) == 0, "there is no room for 5 MB");
         drop(held);
         // Whoever waits is looked at again when another call ends, which has a queue of its own.

@@ -112,7 +112,7 @@ fn a_flush_beside_another_one_writes_what_came_since() {
         while calls.load(Ordering::Relaxed) < 12 {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(200)); // so that they are there
+        halcyon_env::Env::real().clock.sleep(Duration::from_millis(200)); // so that they are there
         // A thread of such calls is left.
         let request = pb::UpdateConfigurationRequest::default();
         lab.admin::<pb::UpdateConfigurationResponse>("UpdateConfiguration", &request).unwrap();
@@ -200,7 +200,7 @@ fn a_scan_with_a_filter_of_rows_asks_for_room() {
     let held = queues.reserve(&other, 10 << 20).unwrap();
     assert_eq!(class(read()), "RegionTooBusyException");
     let next = pb::ScanRequest { region: None, scan: None, scanner_id: id, ..open(10) };
-    let refused = lab.scan(&next).err().expect("an open scanner asks as well");
+    let refused = lab.scan(&next).map(drop).expect_err("an open scanner asks as well");
     assert!(refused.message.contains("no room for a row"), "{refused}");
     drop(held);
     assert_eq!(read().unwrap(), 340);
@@ -287,7 +287,7 @@ fn a_bulk_load_of_too_many_files_is_refused_at_once() {
     let load = |count| {
         let before = lab.server.counters.pooled.get();
         let loaded = lab.call::<pb::BulkLoadHFileResponse>("BulkLoadHFile", &request(count), Vec::new());
-        (loaded.err().expect("there is no such file"), lab.server.counters.pooled.get() - before)
+        (loaded.map(drop).expect_err("there is no such file"), lab.server.counters.pooled.get() - before)
     };
     let (error, pooled) = load(10_001);
     assert_eq!(pooled, 0, "{error}");
