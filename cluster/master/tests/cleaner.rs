@@ -1,4 +1,5 @@
 //! The cleaner beside other work. Calls of files are held, so that each test has one order of events.
+#![allow(clippy::disallowed_methods)] // threads of the test itself
 
 use std::io;
 use std::path::Path;
