@@ -14,11 +14,14 @@ use parking_lot::Mutex;
 const DIR: &str = "/hbase/WALs/s";
 const FILE_BYTES: u64 = 1 << 20;
 
+/// What each append was told, by its sequence id.
+type Told = Vec<(u64, Result<()>)>;
+
 struct Bench {
     fs: SimFileSystem,
     clock: Arc<ManualClock>,
     wal: Arc<Wal>,
-    told: Arc<Mutex<Vec<(u64, Result<()>)>>>,
+    told: Arc<Mutex<Told>>,
 }
 
 impl Bench {
