@@ -387,12 +387,13 @@ faults_disk() { # faults_disk DATANODE
 }
 other_has_disk() { [[ " $DISK_FAULTS " == *" ${KIND[1 - SLOT]} "* ]]; } # the fault of the other slot is one of this disk
 mount_disk() { mount -o loop,errors=remount-ro "$DISK_IMAGE" "$DISK_DATA"; }
-begin_full() {
+new_wals() { # new WALs, some of them on that disk
   local server
+  for server in $(servers); do timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$(name_of "$server")'" > /dev/null 2>&1 || true; done
+}
+begin_full() {
   ! other_has_disk && a_running "$DISK_DATANODE" || return 1
-  for server in $(servers); do # new WALs, some of them there
-    timeout 10 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$(name_of "$server")'" > /dev/null 2>&1 || true
-  done
+  new_wals
   CHOSEN="$DISK_DATANODE" FULL_BEFORE="$(no_space)"
   fallocate -l "$(($(df -k --output=avail "$DISK_DATA" | tail -n 1) - 256))k" "$DISK_DATA/filled" || return 1
   begun 20 "the disk of $CHOSEN is full for 20 s"
@@ -402,7 +403,10 @@ end_full() {
   if [ "$(no_space)" -gt "$FULL_BEFORE" ]; then took_effect; else had_none ""; fi
 }
 begin_stuck_disk() { # who writes to it waits
-  ! other_has_disk && a_running "$DISK_DATANODE" && fsfreeze -f "$DISK_DATA" || return 1
+  ! other_has_disk && a_running "$DISK_DATANODE" || return 1
+  new_wals
+  CHOSEN="$DISK_DATANODE"
+  fsfreeze -f "$DISK_DATA" || return 1
   random "${#FREEZES[@]}"
   begun "${FREEZES[CHOICE]}" "the disk of $CHOSEN stands still for ${FREEZES[CHOICE]} s"
 }
