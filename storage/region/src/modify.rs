@@ -22,7 +22,7 @@ use crate::edits::{CellsWritten, Edit, Edits, check_tags_len, too_many_new, with
 use crate::mvcc::WriteTicket;
 use crate::read_first::{Attempt, ROUNDS, scan_of_columns, scan_of_condition, scan_of_mutation};
 use crate::region::Region;
-use crate::row_lock::{COUNTER_AHEAD_MS_MAX, RowGuards};
+use crate::row_lock::{AHEAD_MS_MAX, COUNTER_AHEAD_MS_MAX, RowGuards};
 use crate::scan::store_scanner::spend_on_bytes;
 use crate::write::{BatchOutcome, deletes_now, puts};
 
@@ -67,9 +67,10 @@ impl Region {
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
             Ok((cells, ticket))
         };
-        let scans = || vec![scan_of_columns(&mutation)];
+        let read_ahead = || self.read_into_cache(vec![scan_of_columns(&mutation)]);
         let checked = self.check_mutation(&mutation);
-        let done = checked.and_then(|()| self.reading_first(mode, ROUNDS, scans, attempt));
+        let done = checked.and_then(|()| self.reading_first(mode, ROUNDS, read_ahead, attempt));
+        let done = done.map_err(|error| self.given_up(error));
         if let Some(told) = told {
             told.push(if done.is_ok() { fresh } else { Vec::new() });
         }
@@ -104,15 +105,16 @@ impl Region {
         }
         let reads = Region::needs_reads(&batch);
         let batch = RefCell::new(batch);
-        let scans = || batch.borrow().iter().filter_map(scan_of_mutation).collect();
+        let read_ahead = || self.read_each_into_cache(batch.borrow().iter().filter_map(scan_of_mutation));
         let attempt = |Attempt { mode, wait, is_last }: Attempt| {
             let mut guards = self.row_locks.try_one(&row, wait)?;
             let batch = if is_last { batch.take() } else { batch.borrow().clone() };
             guards
                 .stamping(|guards| self.apply_atomic(batch, guards, None, (nonce, mode), told.as_deref_mut()))
         };
-        let done = if reads { self.reading_first(mode, ROUNDS, scans, attempt) } else { once(mode, attempt) };
-        let (results, ticket, new_bytes) = done?;
+        let done =
+            if reads { self.reading_first(mode, ROUNDS, read_ahead, attempt) } else { once(mode, attempt) };
+        let (results, ticket, new_bytes) = done.map_err(|error| self.given_up(error))?;
         Ok(BatchOutcome { ticket, new_bytes, ..BatchOutcome::new(results) })
     }
 
@@ -175,10 +177,10 @@ impl Region {
         let reads = !conditions.is_empty() || Region::needs_reads(&mutations);
         let has_filter = conditions.iter().any(|it| matches!(it.test, ConditionTest::Filter(_)));
         let work = RefCell::new((conditions, mutations));
-        let scans = || {
+        let read_ahead = || {
             let (conditions, mutations) = &*work.borrow();
             let of_mutations = mutations.iter().filter_map(scan_of_mutation);
-            conditions.iter().map(scan_of_condition).chain(of_mutations).collect()
+            self.read_each_into_cache(conditions.iter().map(scan_of_condition).chain(of_mutations));
         };
         let attempt = |Attempt { mode, wait, is_last }: Attempt| {
             // An attempt uses them up. They are made before the rows are locked, as that may take a while.
@@ -197,9 +199,13 @@ impl Region {
         };
         // What a filter looks at may be more than the cache takes: it is not read ahead again and again.
         let rounds_max = if has_filter { 1 } else { ROUNDS };
-        let done =
-            if reads { self.reading_first(mode, rounds_max, scans, attempt) } else { once(mode, attempt) };
-        let Some(((results, ticket, new_bytes), not_before)) = done? else {
+        let done = if reads {
+            self.reading_first(mode, rounds_max, read_ahead, attempt)
+        } else {
+            once(mode, attempt)
+        };
+        let done = done.map_err(|error| self.given_up(error))?;
+        let Some(((results, ticket, new_bytes), not_before)) = done else {
             // What was read may not be durable yet, and the answer tells of it.
             let ticket = self.mvcc.barrier();
             return Ok(CheckOutcome {
@@ -274,8 +280,15 @@ impl Region {
                     let is_put = mutation.kind == MutationKind::Put;
                     let at_ms = if is_put { put_ms.max(times.at_ms()) } else { times.at_ms() };
                     times.note_written(&mutation, at_ms);
-                    if times.is_ahead() && deletes_now(&mutation) {
-                        guards.raise_deleted(at_ms);
+                    assert!(at_ms > now_ms || !times.is_ahead(), "it would lie under a new value before it");
+                    // Whoever has chosen it, a client or the server: what comes later to these rows is not put under it. One that
+                    // is further ahead than a stripe may be moves no clock.
+                    if at_ms > now_ms && at_ms <= clock_ms.saturating_add(AHEAD_MS_MAX) {
+                        if deletes_now(&mutation) {
+                            guards.raise_deleted(at_ms);
+                        } else if puts_now(&mutation) {
+                            guards.raise(at_ms, now_ms);
+                        }
                     }
                     self.add_edits(mutation, at_ms, mode, &mut edits)?;
                     edits.tell(written, told.as_deref_mut());
@@ -422,6 +435,11 @@ impl Region {
             }
         }
     }
+}
+
+/// Whether the mutation has a cell, not a delete, that gets its timestamp from the server.
+fn puts_now(mutation: &Mutation) -> bool {
+    mutation.cells.iter().any(|cell| !cell.cell_type().is_delete() && cell.timestamp() == LATEST_TIMESTAMP)
 }
 
 /// For what reads nothing, or has all of it in the cache as far as that can be.

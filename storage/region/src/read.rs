@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Key, ReadPoint, Result};
@@ -45,7 +45,8 @@ pub(crate) enum Visible {
 
 impl Region {
     /// Reads one row (`Scan::of_row` with what else is wanted). With `ReadMode::CacheOnly` the answer may be an
-    /// error of kind `NeedsDisk`; nothing happened then. `RowTooBig` for a row that has more bytes than may be read at once.
+    /// error of kind `NeedsDisk`; nothing happened then. `RowTooBig` for a row that has more bytes than may be read at once, and `Moved`
+    /// if it was given up because the region is closing.
     pub fn get(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
         let _open = self.enter()?;
         self.check_row(&scan.start_row, "get")?;
@@ -57,7 +58,7 @@ impl Region {
             Err(error) if is_bounded && error.kind() == ErrorKind::RowTooBig => {
                 return Err(Error::needs_disk());
             }
-            read => read?,
+            read => read.map_err(|error| self.given_up(error))?,
         };
         self.note_scanned(1, rows_filtered, &[]);
         if let Some(row) = sampled {
@@ -97,7 +98,8 @@ impl Region {
     /// Starts a scan. *Blocking* with `ReadMode::AnyDisk`.
     pub fn scanner(self: &Arc<Self>, scan: Scan, mode: ReadMode) -> Result<RegionScanner> {
         let _open = self.enter()?;
-        self.scanner_at(Some(self.clone()), scan, mode, Visible::Published)
+        let opened = self.scanner_at(Some(self.clone()), scan, mode, Visible::Published);
+        opened.map_err(|error| self.given_up(error))
     }
 
     /// The stores of a scan with what they hold, and the read point of the scan; if the scan `stays`, held.
@@ -240,14 +242,30 @@ impl Region {
     ) -> Result<()> {
         assert!(!self.is_secondary(), "{}: its files may no longer have what a scanner sees", self.info);
         let _open = self.enter()?;
-        for scanner in scanners {
+        let scanners: Vec<&mut StoreScanner> = scanners.collect();
+        let views = whole_views(&self.loads, || {
+            let stores = scanners.iter().map(|scanner| &self.stores[scanner.store_at]);
+            stores.map(|store| (store.see_memory(), store.view())).collect::<Vec<_>>()
+        });
+        for (scanner, (seen, view)) in scanners.into_iter().zip(views) {
             let store = &self.stores[scanner.store_at];
             let wanted = scan.families.get(store.family.name()).and_then(Option::as_ref);
-            let seen = store.see_memory();
-            let sources = sources(store, &store.view(), scan, wanted, read_point, ReadMode::AnyDisk, now_ms)?;
+            let sources = sources(store, &view, scan, wanted, read_point, ReadMode::AnyDisk, now_ms)?;
             scanner.open_again(Heap::new(store.comparator, sources), seen)?;
         }
         Ok(())
+    }
+}
+
+/// Views of several stores, between which no bulk load has exchanged some (`Region::loads`): of its files all are seen, or none.
+fn whole_views<T>(loads: &AtomicU64, mut take: impl FnMut() -> T) -> T {
+    loop {
+        let before = loads.load(Ordering::Acquire);
+        let views = take();
+        if before.is_multiple_of(2) && loads.load(Ordering::Acquire) == before {
+            return views;
+        }
+        halcyon_env::yield_now();
     }
 }
 
@@ -417,5 +435,27 @@ fn position(scanner: &mut StoreScanner, scan: &Scan) -> Result<()> {
         (true, _) if scan.start_row.is_empty() => scanner.seek_to_row_before(None),
         (true, true) => scanner.seek_to_row_before(Some(Key::last_on_row(&scan.start_row).get())),
         (true, false) => scanner.seek_to_row_before(Some(Key::first_on_row(&scan.start_row).get())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scanner that had let go took the views of its families one by one: it saw what a bulk load had brought to the second one and
+    /// not what it had brought to the first.
+    #[test]
+    fn views_between_which_a_load_was_shown_are_taken_again() {
+        let loads = AtomicU64::new(8);
+        let mut taken = 0;
+        let (first, second) = whole_views(&loads, || {
+            let first = loads.load(Ordering::Relaxed);
+            taken += 1;
+            if taken < 5 {
+                loads.fetch_add(1, Ordering::Relaxed); // a load begins or ends
+            }
+            (first, loads.load(Ordering::Relaxed))
+        });
+        assert_eq!((taken, first, second), (5, 12, 12));
     }
 }

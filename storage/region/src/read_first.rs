@@ -37,13 +37,13 @@ impl Attempt {
 }
 
 impl Region {
-    /// Carries out a write that reads first. `scans`: what it reads. `attempt` has done nothing when it ends with `NeedsDisk`. What is
+    /// Carries out a write that reads first. `read_ahead` brings what it reads into the cache. `attempt` has done nothing when it ends with `NeedsDisk`. What is
     /// not in the cache after `rounds_max` rounds is read under the lock.
     pub(crate) fn reading_first<T>(
         &self,
         mode: ReadMode,
         rounds_max: usize,
-        scans: impl Fn() -> Vec<Scan>,
+        read_ahead: impl Fn(),
         mut attempt: impl FnMut(Attempt) -> Result<T>,
     ) -> Result<T> {
         let last = Attempt::only(mode);
@@ -57,7 +57,7 @@ impl Region {
                 Err(error) if error.kind() == ErrorKind::NeedsDisk => {}
                 done => return done,
             }
-            self.read_into_cache(scans());
+            read_ahead();
         }
         attempt(last)
     }
@@ -65,6 +65,11 @@ impl Region {
     /// Reads what a write will read, from the disk if need be, while its rows are not locked. What fails here fails again under the
     /// lock, and is told then.
     pub(crate) fn read_into_cache(&self, scans: Vec<Scan>) {
+        self.read_each_into_cache(scans.into_iter());
+    }
+
+    /// As [`Region::read_into_cache`]. Each scan is made when the one before it has ended: filters of conditions may be large.
+    pub(crate) fn read_each_into_cache(&self, scans: impl Iterator<Item = Scan>) {
         for scan in scans {
             _ = self.read_through(scan);
         }

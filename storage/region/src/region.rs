@@ -243,22 +243,31 @@ impl Region {
         })
     }
 
-    /// Set from the first step of a close.
-    pub(crate) fn is_closing(&self) -> bool {
+    /// Set from the first step of a close. Work of clients that is under way then keeps the region from closing, and has to end soon.
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// What a client is told of work that failed: if that was given up because the region is closing, its rows are elsewhere soon.
+    #[cold]
+    pub(crate) fn given_up(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Stopping && self.is_closing() { self.closing_error() } else { error }
+    }
+
+    #[cold]
+    fn closing_error(&self) -> Error {
+        Error::new(ErrorKind::Moved, format!("{} is closing", self.info.region_name().escape_ascii()))
     }
 
     /// Keeps the region open while the guard lives; `Moved` once it is closing.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
-        let refused =
-            || Error::new(ErrorKind::Moved, format!("{} is closing", self.info.region_name().escape_ascii()));
         if self.is_closing() {
-            return Err(refused());
+            return Err(self.closing_error());
         }
         // Only a close takes it alone. Who is in the region already, such as a flush whose coprocessors read, must not wait for that.
         match self.closed.unwatched().try_read() {
             Some(guard) if !*guard => Ok(guard),
-            _ => Err(refused()),
+            _ => Err(self.closing_error()),
         }
     }
 

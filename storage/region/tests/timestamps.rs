@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP};
 use halcyon_env::Clock;
+use halcyon_proto::pb::CompareType;
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 
@@ -146,5 +147,81 @@ fn a_delete_behind_an_increment_hides_it() {
         assert!(values(&bench).is_empty(), "deleted last, {before} before: {:?}", values(&bench));
         increment(&bench, "c");
         assert_eq!(values(&bench), [1_i64.to_be_bytes()], "begun anew");
+    }
+}
+
+fn put_of(text: &str) -> Mutation {
+    mutation(MutationKind::Put, b"c", vec![parse_cell("c", text, CellType::Put, false)])
+}
+
+/// A put behind the Increment of a client whose clock is a little ahead got that client's timestamp, and nothing remembered it: puts and
+/// deletes of the next tenth of a second were acknowledged and had no effect.
+#[test]
+fn a_put_behind_a_value_of_a_client_ahead_is_not_in_the_way() {
+    let ways: [fn(&Bench, i64) -> Vec<Mutation>; 3] = [
+        // Of a column that is not there yet.
+        |_, ahead_ms| {
+            let one = 1_i64.to_be_bytes();
+            let delta = Cell::build(b"c", b"f", b"n", ahead_ms, CellType::Put, &one, b"", 0);
+            vec![mutation(MutationKind::Increment, b"c", vec![delta]), put_of("f:p=1")]
+        },
+        // Of a value that keeps its timestamp.
+        |bench, ahead_ms| {
+            put(bench, "c", &format!("f:n=00000000@{ahead_ms}"));
+            vec![increment_of("n"), put_of("f:p=1")]
+        },
+        // A delete comes with the put.
+        |bench, ahead_ms| {
+            put(bench, "c", &format!("f:n=00000000@{ahead_ms}"));
+            let marker = parse_cell("c", "f:p", CellType::DeleteColumn, false);
+            vec![increment_of("n"), mutation(MutationKind::Delete, b"c", vec![marker])]
+        },
+    ];
+    let found = |bench: &Bench| {
+        let cells = bench.scan(Scan::default()).unwrap().concat();
+        cells.iter().find(|cell| cell.qualifier() == b"p").map(|cell| cell.value().to_vec())
+    };
+    for (at, way) in ways.into_iter().enumerate() {
+        for ahead_ms in [1, 49, 50, 80, 100, 101, 10_000] {
+            let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+            let batch = way(&bench, bench.clock.now_ms() + ahead_ms);
+            change_together(&bench, batch);
+            bench.clock.advance(Duration::from_millis(1));
+            put(&bench, "c", "f:p=2");
+            assert_eq!(found(&bench).as_deref(), Some(&b"2"[..]), "{ahead_ms} ms ahead, way {at}");
+            let marker = parse_cell("c", "f:p", CellType::DeleteColumn, false);
+            bench.mutate(mutation(MutationKind::Delete, b"c", vec![marker])).unwrap();
+            assert_eq!(found(&bench), None, "{ahead_ms} ms ahead, way {at}");
+            bench.clock.advance(Duration::from_secs(1));
+            put(&bench, "c", "f:p=3");
+            let cells = bench.scan(Scan::default()).unwrap().concat();
+            let last = cells.iter().find(|cell| cell.qualifier() == b"p").expect("it was put");
+            assert_eq!(last.timestamp(), bench.clock.now_ms(), "and no clock has moved");
+        }
+    }
+}
+
+/// The same behind a condition: a put is not older than the cell that its condition looked at.
+#[test]
+fn a_put_behind_a_condition_is_not_in_the_way() {
+    for ahead_ms in [1, 80, 100] {
+        let bench = Bench::new(&[FamilyDescriptor::new("f").unwrap()]);
+        put(&bench, "c", &format!("f:n=x@{}", bench.clock.now_ms() + ahead_ms));
+        let test = ConditionTest::Column {
+            family: "f".into(),
+            qualifier: "n".into(),
+            op: CompareType::Equal,
+            value: "x".into(),
+        };
+        let condition = Condition::new("c".into(), test);
+        let batch = vec![put_of("f:p=1")];
+        let outcome =
+            bench.region.check_and_mutate(condition, batch, Nonce::default(), ReadMode::AnyDisk).unwrap();
+        bench.wal.drive();
+        outcome.ticket.wait().unwrap();
+        assert!(outcome.processed);
+        bench.clock.advance(Duration::from_millis(1));
+        put(&bench, "c", "f:p=2");
+        assert_eq!(values(&bench), [&b"x"[..], b"2"], "{ahead_ms} ms ahead");
     }
 }
