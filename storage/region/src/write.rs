@@ -368,10 +368,12 @@ impl Region {
         }
         if mutation.cells.iter().any(is_newest_version_delete) {
             let stamped = self.stamp_version_deletes(&mutation, now_ms, mode)?;
-            edits.edits.extend(stamped.into_iter().map(|cell| Edit { cell, timestamp: None }));
+            let stamped = stamped.into_iter().map(without_column_of_family_marker);
+            edits.edits.extend(stamped.map(|cell| Edit { cell, timestamp: None }));
             return Ok(());
         }
         for cell in mutation.cells {
+            let cell = without_column_of_family_marker(cell);
             edits.push(with_ttl(cell, mutation.cell_ttl_ms), now_ms);
         }
         Ok(())
@@ -567,6 +569,20 @@ pub(crate) fn deletes_now(mutation: &Mutation) -> bool {
 /// Whether it becomes a marker for each family.
 fn deletes_row(mutation: &Mutation) -> bool {
     mutation.kind == MutationKind::Delete && mutation.cells.is_empty()
+}
+
+/// A marker of a family means all of its columns, and is stored in the one without a name, where each read of the row looks for it. A client
+/// may send it with a column (Java: `Delete.add(Cell)`), as HBase's message form of a Delete does without saying so: it is cut off.
+#[inline]
+fn without_column_of_family_marker(cell: Cell) -> Cell {
+    match cell.cell_type() {
+        CellType::DeleteFamily | CellType::DeleteFamilyVersion if !cell.qualifier().is_empty() => {
+            let (timestamp, cell_type) = (cell.timestamp(), cell.cell_type());
+            let (row, family, value, tags) = (cell.row(), cell.family(), cell.value(), cell.tags());
+            Cell::build(row, family, b"", timestamp, cell_type, value, tags, cell.seq())
+        }
+        _ => cell,
+    }
 }
 
 fn check_type(kind: MutationKind, cell: &Cell) -> Result<()> {

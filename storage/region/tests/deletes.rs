@@ -75,3 +75,74 @@ fn deletes_of_rows_count_what_they_write() {
     assert_eq!(together(30_000), Err((ErrorKind::Invalid, 0)));
     assert_eq!(together(1_000), Ok(()));
 }
+
+/// Clients may send a marker of the family with a column. It was stored there, among the cells of that column: reads of other columns did not
+/// see it, and the order of such markers cost flushes the square of their number.
+#[test]
+fn a_marker_of_a_family_is_stored_without_a_column() {
+    for new_version_behavior in ["false", "true"] {
+        let family = FamilyDescriptor::new("f").unwrap().with("NEW_VERSION_BEHAVIOR", new_version_behavior);
+        let mut bench = Bench::new(&[family.with("VERSIONS", "5")]);
+        let cell = |qualifier: &[u8], timestamp, cell_type| {
+            Cell::build(b"r", b"f", qualifier, timestamp, cell_type, b"v", b"", 0)
+        };
+        let puts = [(b"a", 10), (b"q", 10), (b"q", 20), (b"q", 25), (b"z", 10), (b"z", 25), (b"z", 30)];
+        let puts = puts.map(|(qualifier, timestamp)| cell(qualifier, timestamp, CellType::Put)).to_vec();
+        bench.mutate(mutation(MutationKind::Put, b"r", puts)).unwrap();
+        let family_versions =
+            |qualifier, timestamp| cell(qualifier, timestamp, CellType::DeleteFamilyVersion);
+        let markers = vec![
+            cell(b"q", 10, CellType::DeleteFamily),
+            family_versions(b"x", 25), // twice the same, once it has no column
+            family_versions(b"y", 25),
+        ];
+        let mut told = CellsWritten::new();
+        let delete = vec![mutation(MutationKind::Delete, b"r", markers)];
+        let outcome =
+            bench.region.mutate_telling(delete, false, Nonce::default(), ReadMode::AnyDisk, Some(&mut told));
+        let outcome = outcome.unwrap();
+        bench.wal.drive();
+        outcome.ticket.wait().unwrap();
+        assert!(
+            told.concat().iter().all(|cell| cell.qualifier().is_empty() && cell.value() == b"v"),
+            "{told:?}"
+        );
+        // With a Delete that reads, and as deletes in a Put.
+        let markers = vec![newest_version().with_timestamp(99), newest_version(), family_versions(b"q", 1)];
+        bench.mutate(mutation(MutationKind::Delete, b"r", markers)).unwrap();
+        bench.mutate(mutation(MutationKind::Put, b"r", vec![family_versions(b"q", 2)])).unwrap();
+        let all = || Scan { max_versions: 9, ..Scan::default() };
+        let of_column = |name: &[u8]| {
+            let mut scan = all();
+            let qualifiers = [Bytes::copy_from_slice(name)].into();
+            scan.families.insert(Bytes::from_static(b"f"), Some(qualifiers));
+            scan
+        };
+        for step in ["written", "reopened", "flushed", "compacted"] {
+            match step {
+                "reopened" => bench.reopen().unwrap(),
+                "flushed" => _ = bench.region.flush(None).unwrap(),
+                "compacted" => _ = bench.compact(true).unwrap(),
+                _ => {}
+            }
+            let shown = |scan| bench.scan(scan).unwrap().concat().iter().map(show).collect::<Vec<_>>();
+            let context = format!("NEW_VERSION_BEHAVIOR {new_version_behavior}, {step}");
+            assert_eq!(shown(all()), ["r f:z=v@30"], "{context}");
+            for (name, count) in [(b"a", 0), (b"q", 0), (b"z", 1)] {
+                assert_eq!(shown(of_column(name)).len(), count, "{context}");
+            }
+            let raw = bench.scan(Scan { raw: true, ..all() }).unwrap().concat();
+            let of_family = |cell: &Cell| {
+                matches!(cell.cell_type(), CellType::DeleteFamily | CellType::DeleteFamilyVersion)
+            };
+            let of_family: Vec<String> = raw.iter().filter(|cell| of_family(cell)).map(show).collect();
+            let expected = [
+                "r f:=v@25 DeleteFamilyVersion",
+                "r f:=v@10 DeleteFamily",
+                "r f:=v@2 DeleteFamilyVersion",
+                "r f:=v@1 DeleteFamilyVersion",
+            ];
+            assert_eq!(of_family, if step == "compacted" { &[][..] } else { &expected[..] }, "{context}");
+        }
+    }
+}
