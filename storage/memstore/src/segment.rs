@@ -76,7 +76,7 @@ struct Chunks {
 pub struct SegmentSize {
     /// Bytes of all inserted cells (KeyValue bytes), replaced ones included: they are still in memory.
     pub data_bytes: usize,
-    /// Bytes of nodes, of padding, and of what is remembered of rows.
+    /// Bytes of nodes, of padding, of what is remembered of rows, and of cells that were given up.
     pub overhead_bytes: usize,
     /// Cells that a scanner of the highest read point would find.
     pub cells_count: usize,
@@ -84,8 +84,8 @@ pub struct SegmentSize {
 
 /// A cell that lies in its chunk and is not visible yet.
 ///
-/// Holds its chunk, so it may outlive the segment. Dropping it gives up the cell; its bytes of the chunk are
-/// lost until the chunk goes.
+/// Holds its chunk, so it may outlive the segment. What is not inserted is to be given up ([`Segment::give_up`]): its bytes
+/// of the chunk are lost until the chunk goes.
 pub struct PreparedCell {
     node: NonNull<Header>,
     /// Which segment it was prepared by; no two segments of a process have the same.
@@ -206,6 +206,15 @@ impl Segment {
         let replaced_count = unsafe { self.list.insert_all(&nodes) };
         assert!(replaced_count <= nodes.len(), "{replaced_count} of {} nodes replace one", nodes.len());
         self.cells_count.fetch_add(nodes.len() - replaced_count, Ordering::Relaxed);
+    }
+
+    /// Counts a prepared cell that is not going to be inserted as overhead: it takes memory until the segment goes.
+    ///
+    /// Panics if the cell was prepared by another segment.
+    pub fn give_up(&self, prepared: PreparedCell) {
+        assert_eq!(prepared.segment_id, self.id, "a cell is given up where it was prepared");
+        let len = prepared.node().overhead_len() + prepared.cell_ref(SeqId::ZERO).bytes().len();
+        self.overhead_bytes.fetch_add(len, Ordering::Relaxed);
     }
 
     /// Makes a cell's node ready for being linked and counts it. The node was written for this list, is in none yet,
@@ -497,5 +506,21 @@ mod tests {
         assert!(pages.len() * 10 < tall.len(), "{} nodes on {} pages", tall.len(), pages.len());
         segment.insert_all(prepared, SeqId::new(1));
         assert_eq!(segment.size().cells_count, CELLS);
+    }
+
+    /// It was in no account, and nobody knew that the segment held anything.
+    #[test]
+    fn cells_that_are_given_up_are_counted() {
+        let segment = Segment::new(ChunkPool::new(64 << 10, 0), CellComparator::Default);
+        for value_len in [10, 50_000] {
+            let before = segment.size();
+            let cell = Cell::put(b"row", b"f", b"q", 1, &vec![b'v'; value_len]);
+            segment.give_up(segment.prepare(cell.bytes(), None));
+            let size = segment.size();
+            let grown = size.overhead_bytes - before.overhead_bytes;
+            assert!((cell.bytes().len()..cell.bytes().len() + 1000).contains(&grown), "{grown}");
+            assert_eq!((size.data_bytes, size.cells_count), (0, 0));
+        }
+        assert!(segment.is_empty() && segment.time_range().is_none());
     }
 }

@@ -155,7 +155,7 @@ impl Region {
     ) -> Result<CheckOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
-        if self.may_wait_for_log(mode) {
+        if self.may_wait_for_log(mode) || self.is_for_pool(&mutations, mode) {
             return Err(Error::needs_disk());
         }
         for condition in &conditions {

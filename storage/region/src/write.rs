@@ -30,6 +30,9 @@ use crate::row_lock::{RowGuards, RowWait};
 
 /// Room that the log's buffer has to have for a write that may not wait for it. Most need less.
 const LOG_ROOM_BYTES: usize = 1 << 20;
+/// So many markers, and bytes of them, may Deletes of rows make on an event loop. Each makes one for each family.
+const MARKERS_NOW_MAX: usize = 4_000;
+const MARKERS_NOW_BYTES_MAX: usize = LOG_ROOM_BYTES;
 /// Bytes of a KeyValue beside its parts.
 const KEY_VALUE_BYTES: usize = 20;
 
@@ -41,7 +44,7 @@ pub struct BatchOutcome {
     pub ticket: WriteTicket,
     /// Of [`Region::mutate_now`]: all of the batch, if it was not begun. `results` is empty then.
     pub left: Vec<Mutation>,
-    /// Bytes of cells that Increments and Appends of the batch have made.
+    /// Bytes of cells that Increments, Appends and Deletes of rows have made.
     pub new_bytes: usize,
 }
 
@@ -79,12 +82,13 @@ impl Region {
     }
 
     /// As [`Region::mutate`], for puts and deletes that read nothing and stand alone, on a thread that may not wait for others. If
-    /// another write holds one of their rows the batch is given back ([`BatchOutcome::left`]).
+    /// another write holds one of their rows, or if they make much more than they bring, the batch is given back
+    /// ([`BatchOutcome::left`]).
     pub fn mutate_now(self: &Arc<Self>, batch: Vec<Mutation>) -> Result<BatchOutcome> {
         invariant!(!Region::needs_reads(&batch), "a part of what is left would have been carried out");
         let _open = self.enter()?;
         self.check_writable()?;
-        if self.may_wait_for_log(ReadMode::CacheOnly) {
+        if self.may_wait_for_log(ReadMode::CacheOnly) || self.makes_many_markers(&batch) {
             return Ok(BatchOutcome { left: batch, ..BatchOutcome::new(Vec::new()) });
         }
         let how = (ReadMode::CacheOnly, RowWait::OfEventLoop);
@@ -110,7 +114,7 @@ impl Region {
     ) -> Result<BatchOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
-        if (atomic || batch.len() == 1) && self.may_wait_for_log(mode) {
+        if (atomic || batch.len() == 1) && self.may_wait_for_log(mode) || self.is_for_pool(&batch, mode) {
             return Err(Error::needs_disk());
         }
         if atomic {
@@ -134,7 +138,7 @@ impl Region {
         let (count, single) = (batch.len(), batch.len() == 1);
         if single && is_put_or_delete(&batch[0]) {
             let how = (mode, wait, single);
-            match self.write_run(&mut batch, nonce, how, None, &mut outcome.results, told) {
+            match self.write_run(&mut batch, nonce, how, None, &mut outcome, told) {
                 Ok(ticket) => outcome.ticket = ticket.unwrap_or(outcome.ticket),
                 Err(error) if error.kind() == ErrorKind::NeedsDisk && !batch.is_empty() => {
                     outcome.left = batch
@@ -162,8 +166,8 @@ impl Region {
                 run.len()
             );
             let done = if is_put_or_delete(&run[0]) {
-                let (how, results) = ((mode, wait, single), &mut outcome.results);
-                self.write_run(&mut run, nonce, how, held.as_deref_mut(), results, told.as_deref_mut())?
+                let (how, held) = ((mode, wait, single), held.as_deref_mut());
+                self.write_run(&mut run, nonce, how, held, &mut outcome, told.as_deref_mut())?
             } else {
                 let only = run.remove(0);
                 self.modify_one(only, nonce, (mode, single), &mut outcome, told.as_deref_mut())?
@@ -198,6 +202,22 @@ impl Region {
         self.stores.iter().map(|store| KEY_VALUE_BYTES + row.len() + store.family.name().len()).sum()
     }
 
+    /// Whether Deletes of rows keep an event loop for so long that its other connections would wait.
+    fn makes_many_markers(&self, batch: &[Mutation]) -> bool {
+        let (mut count, mut bytes) = (0, 0);
+        for mutation in batch.iter().filter(|mutation| deletes_row(mutation)) {
+            count += self.stores.len();
+            bytes += self.row_markers_bytes(&mutation.row);
+        }
+        count > MARKERS_NOW_MAX || bytes > MARKERS_NOW_BYTES_MAX
+    }
+
+    /// Whether the thread of this mode is not the one to carry the batch out.
+    #[inline]
+    pub(crate) fn is_for_pool(&self, batch: &[Mutation], mode: ReadMode) -> bool {
+        mode == ReadMode::CacheOnly && self.makes_many_markers(batch)
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_secondary() {
             let name = self.info.region_name().escape_ascii();
@@ -230,10 +250,11 @@ impl Region {
         nonce: Nonce,
         (mode, wait, single): (ReadMode, RowWait, bool),
         held: Option<&mut RowGuards<'a>>,
-        results: &mut Vec<MutationResult>,
+        outcome: &mut BatchOutcome,
         mut told: Option<&mut CellsWritten>,
     ) -> Result<Option<WriteTicket>> {
         self.sample_writes(run);
+        let results = &mut outcome.results;
         let first_result = results.len();
         results.extend(run.iter().map(|mutation| self.check_mutation(mutation).map(|()| None)));
         if mode == ReadMode::AnyDisk && Region::needs_reads(run) {
@@ -287,6 +308,7 @@ impl Region {
         if edits.edits.is_empty() {
             return Ok(None);
         }
+        outcome.new_bytes += edits.new_bytes;
         let ticket = match self.write_edits(edits, nonce) {
             Ok(ticket) => ticket,
             // It is too large for the log. Runs before this one are written: whoever repeated them would carry them out twice.
@@ -444,23 +466,32 @@ impl Region {
         );
         if durability != Durability::SkipWal {
             let bytes: usize = edits.edits.iter().map(|edit| edit.cell.bytes().len()).sum();
-            self.services.wal.check_entry_len(bytes)?;
+            self.services.wal.check_entry(&self.entry_of(&edits, nonce), bytes, edits.edits.len())?;
         }
         let updates = self.updates_shared();
         let me = Holder::me();
         me.is_at(&activity::COPY_INTO_MEMSTORE);
-        let prepared = self.prepare(&edits.edits)?;
-        assert!(
-            prepared.len() == edits.edits.len(),
-            "every cell of the log entry goes into the memstore, and no other"
-        );
-        let steps = if durability == Durability::SkipWal { 1 } else { 2 };
-        let (write, ()) = self.mvcc.begin(steps, |seq, write| {
-            if durability == Durability::SkipWal {
-                return Ok(());
+        let mut prepared = Prepared::new();
+        let begun = self.prepare(&edits.edits, &mut prepared).and_then(|()| {
+            assert!(
+                prepared.len() == edits.edits.len(),
+                "every cell of the log entry goes into the memstore, and no other"
+            );
+            let steps = if durability == Durability::SkipWal { 1 } else { 2 };
+            self.mvcc.begin(steps, |seq, write| {
+                if durability == Durability::SkipWal {
+                    return Ok(());
+                }
+                self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
+            })
+        });
+        let (write, ()) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                prepared.into_iter().for_each(|(segment, cell)| segment.give_up(cell));
+                return Err(error);
             }
-            self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
-        })?;
+        };
         if nonce.nonce != 0 {
             self.answers.note(write.seq(), self.services.env.clock.monotonic_ns());
             self.fresh_nonces.add(ReplayedNonce { nonce, write_time_ms: edits.clock_ms, seq: write.seq() });
@@ -474,13 +505,12 @@ impl Region {
     }
 
     /// Copies the cells into the chunks of their stores. Under the update lock.
-    fn prepare(&self, edits: &[Edit]) -> Result<Prepared> {
-        let mut prepared = Prepared::new();
+    fn prepare(&self, edits: &[Edit], prepared: &mut Prepared) -> Result<()> {
         if let [edit] = edits {
             let segment = self.store_or_error(edit.cell.family())?.active();
             let cell = segment.prepare(edit.cell.bytes(), edit.timestamp);
             prepared.push((segment, cell));
-            return Ok(prepared);
+            return Ok(());
         }
         prepared.reserve(edits.len());
         let mut current: Option<(&Bytes, Arc<Segment>)> = None;
@@ -493,7 +523,23 @@ impl Region {
             let (_, segment) = current.as_ref().expect("it was set");
             prepared.push((segment.clone(), segment.prepare(edit.cell.bytes(), edit.timestamp)));
         }
-        Ok(prepared)
+        Ok(())
+    }
+
+    /// The log entry of a write, without its number and its cells.
+    #[inline]
+    fn entry_of<'a>(&'a self, edits: &'a Edits, nonce: Nonce) -> WalEntry<'a> {
+        WalEntry {
+            region: self.info.encoded_name().as_bytes(),
+            table: self.info.table().full_name(),
+            seq: SeqId::ZERO,
+            write_time_ms: edits.clock_ms,
+            nonce_group: nonce.group,
+            nonce: nonce.nonce,
+            cluster_ids: edits.cluster_ids.as_deref().unwrap_or_default(),
+            replicated: &self.replicated,
+            cells: &[],
+        }
     }
 
     fn append_to_log(
@@ -505,17 +551,7 @@ impl Region {
         write: &Arc<Write>,
     ) -> Result<()> {
         let cells: SmallVec<[CellRef<'_>; 1]> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
-        let entry = WalEntry {
-            region: self.info.encoded_name().as_bytes(),
-            table: self.info.table().full_name(),
-            seq,
-            write_time_ms: edits.clock_ms,
-            nonce_group: nonce.group,
-            nonce: nonce.nonce,
-            cluster_ids: edits.cluster_ids.as_deref().unwrap_or_default(),
-            replicated: &self.replicated,
-            cells: &cells,
-        };
+        let entry = WalEntry { seq, cells: &cells, ..self.entry_of(edits, nonce) };
         let (mvcc, write) = (self.mvcc.clone(), write.clone());
         let completion: Completion = Box::new(move |result: &Result<()>| match result {
             Ok(()) => mvcc.step_done(&write),

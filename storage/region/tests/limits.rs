@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP};
 use halcyon_env::sim::SimFileSystem;
+use halcyon_proto::pb::CompareType;
 use halcyon_region::*;
-use halcyon_schema::FamilyDescriptor;
+use halcyon_schema::{ClusterUuid, FamilyDescriptor};
 
 use crate::common::*;
 
@@ -256,4 +257,143 @@ fn a_row_that_no_file_of_the_log_takes_is_refused() {
     let counts = ["a", "b", "c"].map(|row| get(&bench, of(row)).unwrap().len());
     assert_eq!(counts, [1, 0, 1]);
     assert!(bench.wal.stopped().is_none());
+}
+
+/// The log counts more than the cells of a write, and refused what the region had let through and copied into its memstore. That memory was
+/// in no account of the region: no flush freed it, and one client filled the server with it.
+#[test]
+fn a_write_that_the_log_does_not_take_is_refused_before_it_is_copied() {
+    let test = || {
+        change_settings(|_| ());
+        let fs = SimFileSystem::new();
+        fs.set_len_max(1 << 20);
+        let bench = Bench::on(Arc::new(fs), &[FamilyDescriptor::new("f").unwrap()]);
+        let put = |value_len: usize| {
+            let cells =
+                (0..1_000).map(|at| cell("r", "f", &format!("{at:03}"), &vec![7; value_len])).collect();
+            mutation(MutationKind::Put, b"r", cells)
+        };
+        let before = bench.chunks.used_bytes();
+        let refused = (0..1_025).rev().take_while(|value_len| {
+            let error = bench.mutate(put(*value_len)).err();
+            let Some(error) = error else { return false };
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert_eq!(bench.chunks.used_bytes(), before, "values of {value_len} bytes were copied");
+            true
+        });
+        let refused_count = refused.count();
+        assert!(refused_count > 4, "{refused_count}");
+        assert!(bench.chunks.used_bytes() > before, "the next one was taken");
+        let used = bench.chunks.used_bytes();
+        let cluster = ClusterUuid { most: u64::MAX, least: u64::MAX };
+        let mut named = mutation(MutationKind::Put, b"r", vec![cell("r", "f", "q", &[7; 300_000])]);
+        named.cluster_ids = Some(vec![cluster; 60_000].into());
+        assert_eq!(bench.mutate(named).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(bench.chunks.used_bytes(), used);
+    };
+    test();
+    encrypted(test);
+}
+
+/// As above, for what the log refuses later: while its buffer is full, or when it has ended.
+#[test]
+fn memory_of_a_write_that_the_log_has_refused_is_counted_and_goes_with_a_flush() {
+    let bench = bench();
+    for row in ["a", "b"] {
+        bench.mutate(mutation(MutationKind::Put, row.as_bytes(), vec![cell(row, "f", "q", b"v")])).unwrap();
+    }
+    bench.region.flush(None).unwrap();
+    let put = |row: &str| {
+        let cells = [("f", 100), ("f", 300_000), ("g", 1_000)];
+        let cells = cells.into_iter().map(|(family, len)| cell(row, family, &len.to_string(), &vec![7; len]));
+        mutation(MutationKind::Put, row.as_bytes(), cells.collect())
+    };
+    let mut scanner = bench.region.scanner(Scan::default(), ReadMode::AnyDisk).unwrap();
+    let mut next = || {
+        let mut cells = Vec::new();
+        scanner.next(&mut ScanLimits::NONE.clone(), &mut cells).unwrap();
+        assert_eq!(cells.len(), 1);
+    };
+    next();
+    let empty = bench.chunks.used_bytes();
+    bench.wal.close().unwrap();
+    for row in ["r", "s"] {
+        assert_eq!(bench.mutate(put(row)).unwrap_err().kind(), ErrorKind::Stopping);
+    }
+    let size = bench.region.memstore_size();
+    assert!(size.data_bytes == 0 && size.heap_bytes > 602_000, "{size:?}");
+    assert!(bench.region.chunks_bytes() > 602_000);
+    assert!(!bench.region.flush(None).unwrap().flushed, "there are no cells");
+    assert_eq!(bench.region.memstore_size(), MemStoreSize::default());
+    next(); // who reads lets go of it, too
+    assert_eq!((bench.region.chunks_bytes(), bench.chunks.used_bytes()), (0, empty));
+    assert_eq!(get(&bench, of("r")).unwrap(), Vec::<Cell>::new());
+}
+
+/// Writes of one round that no file took failed together, and each of their regions took no writes any more, while the log went on.
+#[test]
+fn what_no_file_of_the_log_takes_ends_no_other_writes() {
+    change_settings(|_| ());
+    let fs = Arc::new(SimFileSystem::new());
+    let bench = Bench::on(fs.clone(), &[FamilyDescriptor::new("f").unwrap()]);
+    let write = |row: &str, len: usize| {
+        let put = mutation(MutationKind::Put, row.as_bytes(), vec![cell(row, "f", "q", &vec![7; len])]);
+        bench.region.mutate(vec![put], false, Nonce::default(), ReadMode::AnyDisk).map(|it| it.ticket)
+    };
+    let first = write("0", 10).unwrap();
+    bench.wal.drive();
+    first.wait().unwrap();
+    let tickets: Vec<_> = ["a", "b", "c", "d"].map(|row| write(row, 90_000).unwrap()).into();
+    fs.set_len_max(200_000);
+    bench.wal.drive();
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    fs.set_len_max(50_000);
+    let (fits, too_large) = (write("e", 10).unwrap(), write("f", 90_000).unwrap());
+    bench.wal.drive();
+    fits.wait().unwrap();
+    too_large.wait().unwrap_err();
+    assert_eq!(bench.scan(Scan::default()).unwrap().len(), 6);
+    // Now the server ends, as with every log that fails.
+    assert!(bench.wal.stopped().is_some());
+    assert_eq!(write("g", 10).err().map(|error| error.kind()), Some(ErrorKind::Stopping));
+}
+
+/// A Delete of a row brings its key once and writes it for each family, on the thread that received it.
+#[test]
+fn an_event_loop_makes_no_megabytes_of_markers() {
+    change_settings(|settings| settings.mini_batch_rows_max = 1_000);
+    let families: Vec<_> = (0..40).map(|at| FamilyDescriptor::new(format!("f{at}")).unwrap()).collect();
+    let bench = Bench::new(&families);
+    let delete = |len: usize| mutation(MutationKind::Delete, &vec![b'r'; len], Vec::new());
+    let row_len = 32_000;
+    let region = &bench.region;
+    for batch in
+        [vec![delete(row_len)], (1..=101).map(delete).collect(), (1_500..1_520).map(delete).collect()]
+    {
+        let count = batch.len();
+        assert_eq!(region.mutate_now(batch).unwrap().left.len(), count);
+    }
+    let needs_disk =
+        |error: Option<halcyon_cell::Error>| error.map(|error| error.kind()) == Some(ErrorKind::NeedsDisk);
+    for atomic in [false, true] {
+        let done = region.mutate(vec![delete(row_len)], atomic, Nonce::default(), ReadMode::CacheOnly);
+        assert!(needs_disk(done.err()), "{atomic}");
+    }
+    let check = |mode| {
+        let (family, op) = (Bytes::from_static(b"f0"), CompareType::Equal);
+        let test = ConditionTest::Column { family, qualifier: Bytes::new(), op, value: Bytes::new() };
+        let condition = Condition::new(vec![b'r'; row_len].into(), test);
+        region.check_and_mutate(condition, vec![delete(row_len)], Nonce::default(), mode)
+    };
+    assert!(needs_disk(check(ReadMode::CacheOnly).err()));
+    assert_eq!(region.memstore_size().data_bytes, 0);
+    assert!(check(ReadMode::AnyDisk).unwrap().processed);
+    bench.wal.drive();
+    let outcome = region.mutate_now((1..=100).map(delete).collect()).unwrap();
+    assert_eq!((outcome.results.len(), outcome.left.len()), (100, 0));
+    assert_eq!(outcome.new_bytes, 40 * 100 * 20 + 40 * (1..=100).sum::<usize>() + (10 * 2 + 30 * 3) * 100);
+    bench.wal.drive();
+    outcome.ticket.wait().unwrap();
 }

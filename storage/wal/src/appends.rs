@@ -59,14 +59,26 @@ pub(crate) struct Appends {
 struct Part {
     bytes: usize,
     completions_count: usize,
+    /// It stays a round of its own: with others it was more than a file takes.
+    is_alone: bool,
+}
+
+impl Part {
+    /// Whether one round may write both.
+    fn goes_with(&self, other: &Part, bytes_max: u64) -> bool {
+        !self.is_alone && !other.is_alone && (self.bytes + other.bytes) as u64 <= bytes_max
+    }
 }
 
 /// Everything that one round writes.
 pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
+    /// One of each entry, but for those at the front that were written before ([`Appends::give_back_written`]).
     pub(crate) completions: Vec<Completion>,
     pub(crate) sync_wanted: bool,
     pub(crate) disk_wanted: bool,
+    /// If each of its entries is to be a round of its own when it is given back: their lengths.
+    pub(crate) lens_alone: Vec<usize>,
     /// Rises with each batch that is taken.
     pub(crate) round: u64,
 }
@@ -106,19 +118,23 @@ impl Appends {
         (self.salt, self.synced_bytes) = (mark.salt, mark.synced_bytes);
     }
 
-    /// An entry of so many bytes was put behind the others in the buffer.
-    pub(crate) fn note_appended(&mut self, bytes: usize) {
-        match self.parts.back_mut() {
-            Some(last) if (last.bytes + bytes) as u64 <= self.round_bytes_max => last.bytes += bytes,
-            _ => self.parts.push_back(Part { bytes, completions_count: 0 }),
-        }
-        self.note_buffered();
+    /// From now on a round has no more bytes than that.
+    pub(crate) fn lower_round_bytes_max(&mut self, bytes_max: u64) {
+        self.round_bytes_max = self.round_bytes_max.min(bytes_max);
     }
 
-    /// The completion of the entry that was appended last.
-    pub(crate) fn push_completion(&mut self, completion: Completion) {
+    /// An entry of so many bytes was put behind the others in the buffer.
+    pub(crate) fn note_appended(&mut self, bytes: usize, completion: Completion) {
+        let entry = Part { bytes, completions_count: 1, is_alone: false };
         self.pending.push(completion);
-        self.parts.back_mut().expect("it has its entry").completions_count += 1;
+        match self.parts.back_mut() {
+            Some(last) if last.goes_with(&entry, self.round_bytes_max) => {
+                last.bytes += bytes;
+                last.completions_count += 1;
+            }
+            _ => self.parts.push_back(entry),
+        }
+        self.note_buffered();
     }
 
     /// How many rounds it takes to write what is buffered.
@@ -151,6 +167,7 @@ impl Appends {
             completions: mem::replace(&mut self.pending, rest_pending),
             sync_wanted: self.sync_wanted,
             disk_wanted: self.disk_wanted,
+            lens_alone: Vec::new(),
             round: self.rounds_taken,
         };
         // Of the rest it is not known who wants what.
@@ -163,7 +180,7 @@ impl Appends {
 
     /// Moves out all that was appended, which nobody writes any more.
     pub(crate) fn take_all(&mut self) -> Batch {
-        let all = Part { bytes: self.buffer.len(), completions_count: self.pending.len() };
+        let all = Part { bytes: self.buffer.len(), completions_count: self.pending.len(), is_alone: false };
         self.parts = [all].into();
         self.take(Vec::new(), Vec::new())
     }
@@ -185,7 +202,23 @@ impl Appends {
 
     /// Undoes a `take`, also if there were appends since.
     pub(crate) fn give_back(&mut self, mut batch: Batch) {
-        self.put_first(Part { bytes: batch.buffer.len(), completions_count: batch.completions.len() });
+        let completions_count = batch.completions.len();
+        assert!(
+            batch.lens_alone.is_empty()
+                || batch.lens_alone.iter().sum::<usize>() == batch.buffer.len()
+                    && completions_count <= batch.lens_alone.len(),
+            "a round is divided into whole entries, and each has its own completion: {completions_count} of {}",
+            batch.lens_alone.len()
+        );
+        let is_alone = !batch.lens_alone.is_empty();
+        if !is_alone {
+            self.put_first(Part { bytes: batch.buffer.len(), completions_count, is_alone });
+        }
+        for (at_end, bytes) in batch.lens_alone.iter().rev().enumerate() {
+            // Those at the front have none.
+            let completions_count = usize::from(at_end < completions_count);
+            self.put_first(Part { bytes: *bytes, completions_count, is_alone });
+        }
         batch.buffer.append(&mut self.buffer);
         batch.completions.append(&mut self.pending);
         self.buffer = batch.buffer;
@@ -198,7 +231,7 @@ impl Appends {
     /// Entries that were written, and have to be written once more before all others.
     pub(crate) fn give_back_written(&mut self, mut entries: Vec<u8>) {
         if !entries.is_empty() {
-            self.put_first(Part { bytes: entries.len(), completions_count: 0 });
+            self.put_first(Part { bytes: entries.len(), ..Part::default() });
             entries.append(&mut self.buffer);
             self.buffer = entries;
             self.note_buffered();
@@ -207,7 +240,7 @@ impl Appends {
 
     fn put_first(&mut self, part: Part) {
         match self.parts.front_mut() {
-            Some(first) if (part.bytes + first.bytes) as u64 <= self.round_bytes_max => {
+            Some(first) if part.goes_with(first, self.round_bytes_max) => {
                 first.bytes += part.bytes;
                 first.completions_count += part.completions_count;
             }
@@ -262,15 +295,12 @@ mod tests {
         let (mut appends, buffered) = appends(10);
         for entry in [&b"aaaa"[..], b"bbbb", b"cccc", b"more than ten", b"d", b"e"] {
             append(&mut appends, entry);
-            if entry != b"bbbb" {
-                appends.push_completion(Box::new(|_| ()));
-            }
         }
         appends.sync_wanted = true;
         let first = appends.take(Vec::new(), Vec::new());
         assert_eq!(
             (&first.buffer[..], first.completions.len(), first.sync_wanted),
-            (&b"aaaabbbb"[..], 1, true)
+            (&b"aaaabbbb"[..], 2, true)
         );
         assert_eq!(buffered.load(Ordering::Relaxed), 19);
         append(&mut appends, b"f");
@@ -282,12 +312,37 @@ mod tests {
             assert!(batch.sync_wanted);
             taken.push((String::from_utf8(batch.buffer).unwrap(), batch.completions.len()));
         }
-        let expected = [("aaaabbbb", 1), ("keptcccc", 1), ("more than ten", 1), ("def", 2)];
+        let expected = [("aaaabbbb", 2), ("keptcccc", 1), ("more than ten", 1), ("def", 3)];
         assert!(taken.iter().map(|(text, count)| (&text[..], *count)).eq(expected), "{taken:?}");
         assert!(!appends.sync_wanted && appends.pending.is_empty() && buffered.load(Ordering::Relaxed) == 0);
         [&b"aaaa"[..], b"more than ten"].iter().for_each(|entry| append(&mut appends, entry));
         assert_eq!(appends.rounds_count(), 2);
         assert_eq!(appends.take_all().buffer, b"aaaamore than ten");
+        assert_eq!(appends.rounds_count(), 0);
+    }
+
+    /// What is more than a file takes is divided, and stays so whatever comes before and behind it.
+    #[test]
+    fn entries_that_are_given_back_alone_are_rounds_of_their_own() {
+        let (mut appends, _) = appends(100);
+        append(&mut appends, b"aaaa");
+        append(&mut appends, b"bb");
+        let batch = appends.take(Vec::new(), Vec::new());
+        append(&mut appends, b"dd");
+        appends.give_back(batch);
+        appends.give_back_written(b"kept".to_vec());
+        let mut batch = appends.take(Vec::new(), Vec::new());
+        assert_eq!((&batch.buffer[..], batch.completions.len()), (&b"keptaaaabbdd"[..], 3));
+        batch.lens_alone = vec![3, 1, 4, 2, 2];
+        append(&mut appends, b"e");
+        appends.give_back(batch);
+        append(&mut appends, b"f");
+        appends.give_back_written(b"g".to_vec());
+        let taken = (0..7).map(|_| appends.take(Vec::new(), Vec::new()));
+        let taken: Vec<_> =
+            taken.map(|it| (String::from_utf8(it.buffer).unwrap(), it.completions.len())).collect();
+        let expected = [("g", 0), ("kep", 0), ("t", 0), ("aaaa", 1), ("bb", 1), ("dd", 1), ("ef", 2)];
+        assert!(taken.iter().map(|(text, count)| (&text[..], *count)).eq(expected), "{taken:?}");
         assert_eq!(appends.rounds_count(), 0);
     }
 
@@ -298,6 +353,6 @@ mod tests {
 
     fn append(appends: &mut Appends, entry: &[u8]) {
         appends.buffer.extend_from_slice(entry);
-        appends.note_appended(entry.len());
+        appends.note_appended(entry.len(), Box::new(|_| ()));
     }
 }

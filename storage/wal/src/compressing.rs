@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, Result};
 use halcyon_compression::Compressor;
-use halcyon_env::{Attempt, WritableFile};
+use halcyon_env::{Attempt, WritableFile, vitals};
 use halcyon_proto::pb;
 use prost::Message;
 
@@ -25,6 +25,11 @@ use crate::check::{CHECK_LEN, Check, CheckForm, SALTED_TRAILER_LEN, Salt};
 use crate::compressed::{LARGE, SMALL};
 use crate::dictionary::WritingDictionary;
 use crate::format::{plain_len, put_varint};
+
+/// After so much of values the thread says that it has come on ([`vitals::turn`]). A value takes its codec as long as some more bytes,
+/// however short it is, and an entry may have millions.
+const TURN_BYTES: usize = 64 << 10;
+const VALUE_EXTRA_BYTES: usize = 256;
 
 /// Dictionaries of a file that is written. They have at most the names that the file spells out.
 struct Encoder {
@@ -37,6 +42,8 @@ struct Encoder {
     qualifiers: WritingDictionary,
     /// Room for a value.
     packed: Vec<u8>,
+    /// Of values since the last turn.
+    unturned_bytes: usize,
 }
 
 impl Encoder {
@@ -50,6 +57,7 @@ impl Encoder {
             families: WritingDictionary::new(SMALL),
             qualifiers: WritingDictionary::new(SMALL),
             packed: Vec::new(),
+            unturned_bytes: 0,
         }
     }
 
@@ -115,6 +123,11 @@ impl Encoder {
                 values.compress(cell.value(), &mut self.packed)?;
                 put_varint(|byte| out.push(byte), self.packed.len() as u64);
                 out.extend_from_slice(&self.packed);
+                self.unturned_bytes += cell.value_len() + VALUE_EXTRA_BYTES;
+                if self.unturned_bytes >= TURN_BYTES {
+                    self.unturned_bytes = 0;
+                    vitals::turn();
+                }
             }
         }
         out.extend_from_slice(cell.tags());
@@ -264,5 +277,86 @@ impl WritableFile for CompressedFile {
 
     fn path(&self) -> &Path {
         self.inner.path()
+    }
+}
+
+#[cfg(all(test, not(halcyon_shuttle)))]
+mod tests {
+    use halcyon_cell::{Cell, CellType, SeqId};
+    use halcyon_schema::Compression;
+
+    use super::*;
+    use crate::WalEntry;
+    use crate::check::Mark;
+    use crate::format::PreparedEntry;
+    use crate::log::growth_max;
+
+    /// An entry of so many cells with values of this length: plain, and compressed.
+    fn lens(compression: WalCompression, (cells_count, value_len): (usize, usize)) -> (usize, usize) {
+        let mut state = 7u32;
+        let mut byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let mut cell = |at: usize| {
+            let value: Vec<u8> = (0..value_len).map(|_| byte()).collect();
+            // The first one has no qualifier, and those of the others come once.
+            let qualifier = at.checked_sub(1).map(|at| at.to_be_bytes()).unwrap_or_default();
+            let qualifier = if at % 2 == 0 { &qualifier[7..] } else { &b""[..] };
+            Cell::build(b"r", b"f", qualifier, at as i64, CellType::Put, &value, b"", 0)
+        };
+        let cells: Vec<Cell> = (0..cells_count).map(&mut cell).collect();
+        let cells: Vec<_> = cells.iter().map(Cell::get).collect();
+        let entry = WalEntry {
+            region: b"0123456789abcdef0123456789abcdef",
+            table: b"t",
+            seq: SeqId::new(1),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
+            cells: &cells,
+        };
+        let (salt, mut plain, mut packed) = (Salt::random(), Vec::new(), Vec::new());
+        PreparedEntry::new(&entry, None).unwrap().put(&mut plain, Mark::of_new(salt));
+        Encoder::new(compression, salt).encode(&plain, &mut packed).unwrap();
+        (plain.len(), packed.len())
+    }
+
+    /// Values of one byte in BZIP2 made an entry that was accepted larger than any file.
+    #[test]
+    fn an_entry_gets_no_longer_than_its_codec_may_make_it() {
+        for (codec, zstd_in_records) in
+            Compression::ALL.map(|codec| (codec, false)).into_iter().chain([(Compression::Zstd, true)])
+        {
+            let compression = WalCompression { values: Some(codec), zstd_in_records };
+            for value_len in (0..12).chain([16, 24, 32, 48, 100, 1000]) {
+                // The difference, without the key.
+                let (few, many) = (lens(compression, (4, value_len)), lens(compression, (12, value_len)));
+                let (plain, packed) = (many.0 - few.0, many.1 - few.1);
+                let growth = growth_max(codec) as usize;
+                assert!(
+                    packed <= plain * growth,
+                    "{codec:?}, values of {value_len}: {plain} became {packed}"
+                );
+            }
+        }
+    }
+
+    /// A server ended itself because the thread of its WAL compressed one entry for a minute.
+    #[test]
+    fn a_thread_that_compresses_comes_on() {
+        let (vitals, clock) = (vitals::Vitals::default(), halcyon_env::SystemClock::new());
+        vitals.watch_thread();
+        let _work = vitals::work(|| "a round".to_string(), None);
+        let late = || vitals.look(&halcyon_env::RealFileSystem, &clock, Duration::from_secs(3)).len();
+        let compression = WalCompression { values: Some(Compression::Snappy), zstd_in_records: false };
+        for entry in [(2_000, 1), (1, 200_000)] {
+            late();
+            assert_eq!(late(), 1, "it does nothing");
+            lens(compression, entry);
+            assert_eq!(late(), 0, "{entry:?}");
+        }
     }
 }

@@ -213,6 +213,10 @@ impl Wal {
     /// Leaves the completions of a round to the leader.
     pub(crate) fn finish(&self, round: u64, completions: Vec<Completion>, result: &Result<()>) {
         if !completions.is_empty() {
+            assert!(
+                result.is_ok() || self.stopped().is_some(),
+                "a write that was taken fails only with the log: its region takes no others, and only the end of the server ends that"
+            );
             let mut finished = self.driving.finished.lock();
             finished.push_back(Finished { round, completions, result: result.clone() });
             self.driving.finished_count.store(finished.len(), Ordering::Release);

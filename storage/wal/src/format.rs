@@ -73,6 +73,14 @@ pub(crate) fn encode_header(
 
 /// Bytes of the longest varint.
 const VARINT_LEN_MAX: usize = 10;
+/// What a cell has in an entry besides its KeyValue: its length; or what its encryption adds to it, with the lengths of its parts.
+const PLAIN_CELL_EXTRA_LEN: usize = 4;
+const ENCRYPTED_CELL_EXTRA_LEN_MAX: usize = 36;
+/// What a key has besides its names: five numbers, the lengths and fields of two names, its own length.
+const KEY_REST_LEN_MAX: usize = 5 * (1 + VARINT_LEN_MAX) + 2 * (1 + VARINT_LEN_MAX) + VARINT_LEN_MAX;
+/// What the name of a family that is replicated has besides its bytes, and what a cluster has.
+const SCOPE_EXTRA_LEN_MAX: usize = 12;
+const CLUSTER_LEN_MAX: usize = 2 + 2 * (1 + VARINT_LEN_MAX);
 /// From this field of a `WALKey` on, numbers that are 0 are left out.
 const FIELD_NONCE_GROUP: u8 = 9;
 
@@ -102,14 +110,7 @@ impl<'a> PreparedEntry<'a> {
         }
         check_appended_len(entry.cells.iter().map(|cell| cell.bytes().len()).sum())?;
         let head = encode_key(entry);
-        if head.len() + CHECK_LEN > APPENDED_KEY_LEN_MAX {
-            let (len, families) = (head.len(), entry.replicated.len());
-            return Err(Error::invalid(format!(
-                "an entry of the log has a key of {len} bytes, more than {APPENDED_KEY_LEN_MAX}: it names {families} families \
-                 that are replicated, and {} clusters",
-                entry.cluster_ids.len()
-            )));
-        }
+        check_key_len(head.len() + CHECK_LEN, entry)?;
         Ok(PreparedEntry::from_head(head, entry.cells, cipher))
     }
 
@@ -187,6 +188,35 @@ pub(crate) fn check_appended_len(len: usize) -> Result<()> {
     )))
 }
 
+/// Most bytes that an entry with so many cells, and bytes of them, will have. Those of `entry` are not looked at. `Invalid` if no reader
+/// would take it.
+#[inline]
+pub(crate) fn entry_len_max(
+    entry: &WalEntry<'_>,
+    cells_bytes: usize,
+    cells_count: usize,
+    is_encrypted: bool,
+) -> Result<usize> {
+    check_appended_len(cells_bytes)?;
+    let families_len: usize = entry.replicated.iter().map(|family| family.len() + SCOPE_EXTRA_LEN_MAX).sum();
+    let names_len = entry.region.len() + entry.table.len() + families_len;
+    let key_len = KEY_REST_LEN_MAX + names_len + entry.cluster_ids.len() * CLUSTER_LEN_MAX + CHECK_LEN;
+    check_key_len(key_len, entry)?;
+    let cell_extra_len = if is_encrypted { ENCRYPTED_CELL_EXTRA_LEN_MAX } else { PLAIN_CELL_EXTRA_LEN };
+    Ok(key_len + cells_bytes + cells_count * cell_extra_len)
+}
+
+fn check_key_len(len: usize, entry: &WalEntry<'_>) -> Result<()> {
+    if len <= APPENDED_KEY_LEN_MAX {
+        return Ok(());
+    }
+    let (families, clusters) = (entry.replicated.len(), entry.cluster_ids.len());
+    Err(Error::invalid(format!(
+        "an entry of the log has a key of {len} bytes, more than {APPENDED_KEY_LEN_MAX}: it names {families} families that are \
+         replicated, and {clusters} clusters"
+    )))
+}
+
 /// A `WALKey` without check. By hand, because this is the hot path and the field order is fixed.
 fn encode_key(entry: &WalEntry<'_>) -> Head {
     let mut out = Head::new();
@@ -258,24 +288,54 @@ pub(crate) fn reset_checks(entries: &mut [u8], is_encrypted: bool, mark: Mark) -
     Ok(())
 }
 
+/// The length of each of these whole entries.
+pub(crate) fn entry_lens(entries: &[u8], is_encrypted: bool) -> Result<Vec<usize>> {
+    let (mut lens, mut rest) = (Vec::new(), entries);
+    while !rest.is_empty() {
+        let len = Places::of_first(rest, is_encrypted)?.end;
+        lens.push(len);
+        rest = &rest[len..];
+    }
+    Ok(lens)
+}
+
+/// Where the parts of an entry are.
+struct Places {
+    key_at: usize,
+    check_at: usize,
+    cells_at: usize,
+    end: usize,
+}
+
+impl Places {
+    fn of_first(entries: &[u8], is_encrypted: bool) -> Result<Places> {
+        let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
+        let mut rest = entries;
+        let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
+        let key_at = entries.len() - rest.len();
+        let key = rest.get(..key_len).ok_or_else(cut)?;
+        let cells_count = pb::WalKey::decode(key).map_err(|_| cut())?.following_kv_count();
+        let check_at = key_at + key_len.checked_sub(CHECK_LEN).ok_or_else(cut)?;
+        let cells_at = key_at + key_len;
+        let mut end = cells_at;
+        for _ in 0..cells_count {
+            let rest = entries.get(end..).ok_or_else(cut)?;
+            end += if is_encrypted { encrypted_len(rest) } else { plain_len(rest) }.ok_or_else(cut)?;
+        }
+        if end > entries.len() {
+            return Err(cut());
+        }
+        Ok(Places { key_at, check_at, cells_at, end })
+    }
+}
+
 /// The length of the first entry, whose check was made anew.
 fn reset_check(entries: &mut [u8], is_encrypted: bool, mark: Mark) -> Result<usize> {
-    let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
-    let mut rest = &entries[..];
-    let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
-    let key_at = entries.len() - rest.len();
-    let key = rest.get(..key_len).ok_or_else(cut)?;
-    let cells_count = pb::WalKey::decode(key).map_err(|_| cut())?.following_kv_count();
-    let check_at = key_at + key_len.checked_sub(CHECK_LEN).ok_or_else(cut)?;
-    let mut at = key_at + key_len;
-    for _ in 0..cells_count {
-        let rest = entries.get(at..).ok_or_else(cut)?;
-        at += if is_encrypted { encrypted_len(rest) } else { plain_len(rest) }.ok_or_else(cut)?;
-    }
-    let cells = entries.get(key_at + key_len..at).ok_or_else(cut)?;
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&entries[key_at..check_at]), cells);
-    Check::of_mark(mark).put(crc, &mut entries[check_at..key_at + key_len]);
-    Ok(at)
+    let Places { key_at, check_at, cells_at, end } = Places::of_first(entries, is_encrypted)?;
+    let crc = crc32c::crc32c(&entries[key_at..check_at]);
+    let crc = crc32c::crc32c_append(crc, &entries[cells_at..end]);
+    Check::of_mark(mark).put(crc, &mut entries[check_at..cells_at]);
+    Ok(end)
 }
 
 /// Bytes of the plain cell that comes first, with its length.
@@ -300,6 +360,7 @@ pub fn is_marker(cell: CellRef<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::check::{CheckForm, HeaderExtension, SALTED_TRAILER_LEN};
+    use bytes::Bytes;
     use halcyon_cell::{Cell, SeqId};
 
     #[test]
@@ -339,10 +400,48 @@ mod tests {
                 prepared.put(&mut expected, other);
             }
             assert_ne!(kept, expected);
+            let lens = entry_lens(&kept, cipher.is_some()).unwrap();
+            assert!(lens.len() == 3 && lens.iter().sum::<usize>() == kept.len() && lens[0] > 300, "{lens:?}");
             reset_checks(&mut kept, cipher.is_some(), other).unwrap();
             assert_eq!(kept, expected);
             for end in 1..kept.len() {
-                _ = reset_checks(&mut kept[..end], cipher.is_some(), other); // an error or not, never a panic
+                _ = entry_lens(&kept[..end], cipher.is_some()); // an error or not, never a panic
+                _ = reset_checks(&mut kept[..end], cipher.is_some(), other);
+            }
+        }
+    }
+
+    /// A region asks before it copies the cells: an entry that is refused afterwards has cost memory.
+    #[test]
+    fn an_entry_is_no_longer_than_it_was_said_to_be() {
+        let encrypted = crate::cipher::tests::cipher();
+        let tags = [&4u16.to_be_bytes()[..], &[8, 1, 2, 3]].concat();
+        let build = |qualifier: &[u8], value: &[u8], tags: &[u8]| {
+            Cell::build(b"r", b"f", qualifier, i64::MIN, halcyon_cell::CellType::Put, value, tags, 0)
+        };
+        let cells = [build(b"", b"", b""), build(&[b'q'; 300], &[7; 70_000], &tags), build(b"q", b"v", b"")];
+        let clusters = vec![halcyon_schema::ClusterUuid { least: u64::MAX, most: u64::MAX }; 50];
+        let families: Vec<Bytes> = (0..50).map(|at| Bytes::from(vec![b'f'; 5 * at + 1])).collect();
+        for (names_count, cells_count) in [(0, 1), (0, 1000), (1, 1), (50, 3)] {
+            let cells: Vec<_> = cells.iter().cycle().take(cells_count).map(|cell| cell.get()).collect();
+            let number = if names_count == 0 { 0 } else { u64::MAX };
+            let entry = WalEntry {
+                region: &[b'1'; 32],
+                table: &vec![b't'; 1 + 10 * names_count],
+                seq: SeqId::new(number / 2),
+                write_time_ms: -1,
+                nonce_group: number,
+                nonce: number,
+                cluster_ids: &clusters[..names_count],
+                replicated: &families[..names_count],
+                cells: &cells,
+            };
+            let bytes = cells.iter().map(|cell| cell.bytes().len()).sum();
+            for cipher in [None, Some(&encrypted)] {
+                let len = PreparedEntry::new(&entry, cipher).unwrap().len();
+                let len_max = entry_len_max(&entry, bytes, cells_count, cipher.is_some()).unwrap();
+                let slack = 200 + names_count * 30 + if cipher.is_some() { cells_count * 30 } else { 0 };
+                assert!((len..len + slack).contains(&len_max), "{len} of {len_max}");
             }
         }
     }

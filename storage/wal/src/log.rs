@@ -18,7 +18,9 @@
 //! find their entries. A write that found no space is no failure: see `full.rs`.
 //!
 //! *Files with a limit* ([`WritableFile::len_max`]): an entry that fits into none is refused, and a round takes no more than
-//! fits (`appends.rs`). What does not fit into the rest of a file goes to the next one.
+//! fits (`appends.rs`). What does not fit into the rest of a file goes to the next one; and what does not fit into a new one is
+//! written in rounds of one entry each. If that is not enough, because later files take less than earlier ones, the log stops: the
+//! cells of the entry are in a memstore, whose region can neither show them nor go on without them.
 
 use std::mem;
 use std::path::PathBuf;
@@ -27,16 +29,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Error, ErrorKind, Result, SeqId};
-use halcyon_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use halcyon_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
 use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, invariant};
-use halcyon_schema::{ClusterUuid, Durability};
+use halcyon_schema::{ClusterUuid, Compression, Durability};
 
 use crate::appends::{Appends, Batch};
 use crate::check::{Mark, SALTED_TRAILER_LEN, Salt};
 use crate::cipher::WalCipher;
 use crate::drive::Driving;
-use crate::format::{PreparedEntry, check_appended_len, is_marker};
+use crate::format::{PreparedEntry, entry_len_max, entry_lens, is_marker};
 use crate::full::{Put, put_or_cut};
 use crate::hedge::Lateness;
 use crate::new_file::{NewFile, Rolling, not_made};
@@ -111,8 +113,10 @@ pub struct Wal {
     pub(crate) is_full: AtomicBool,
     /// Whether `Appends::broken` is set.
     pub(crate) is_broken: AtomicBool,
-    /// Most bytes of an entry, so that a file takes it.
-    entry_bytes_max: u64,
+    /// Most bytes of an entry, so that each file takes it that was made so far.
+    entry_bytes_max: AtomicU64,
+    /// Most cells of an entry.
+    entry_cells_max: usize,
     /// Those of files since the last sync.
     pub(crate) errors: Errors,
     /// The next file, if it was made already.
@@ -174,8 +178,25 @@ fn entry_bytes_max(file: &dyn WritableFile, config: &WalConfig) -> u64 {
     match config.compression {
         None => room,
         Some(compression) if compression.values.is_none() => room / 8 * 7,
-        Some(_) => room / 2,
+        Some(compression) => room / compression.values.map_or(1, growth_max),
     }
+}
+
+/// How many cells an entry may have, and how many bytes a round: a codec takes some time for each value, however short it is, and what
+/// waits for the log waits for a whole round. For values of one byte those of the first line take 50 to 100 µs each, GZ takes 20 and the
+/// others 1 to 3 (2026-11-30, a machine with little time): both limits stand for about ten seconds.
+fn effort_max(config: &WalConfig) -> (usize, u64) {
+    match config.compression.and_then(|compression| compression.values) {
+        Some(Compression::Bzip2 | Compression::Lzma | Compression::Brotli) => (100_000, 4 << 20),
+        Some(Compression::Gz) => (1_000_000, 32 << 20),
+        _ => (usize::MAX, u64::MAX),
+    }
+}
+
+/// How many times as long an entry may become when its values are compressed.
+pub(crate) fn growth_max(values: Compression) -> u64 {
+    // A stream of bzip2 with one byte has 37, and the smallest cell has 27.
+    if values == Compression::Bzip2 { 3 } else { 2 }
 }
 
 impl Wal {
@@ -197,7 +218,9 @@ impl Wal {
         let NewFile { file, path, salt, begin } = rolling.create_file(&env, &config).map_err(not_made)?;
         let buffered = Arc::new(AtomicUsize::new(0));
         let entry_bytes_max = entry_bytes_max(&*file, &config);
-        let appends = Appends::new(buffered.clone(), Mark { salt, synced_bytes: begin }, entry_bytes_max);
+        let (entry_cells_max, round_bytes_max) = effort_max(&config);
+        let mark = Mark { salt, synced_bytes: begin };
+        let appends = Appends::new(buffered.clone(), mark, round_bytes_max.min(entry_bytes_max));
         let writer = Writer {
             file: Some(file),
             path,
@@ -227,7 +250,8 @@ impl Wal {
             predecessor: Mutex::new(None),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
-            entry_bytes_max,
+            entry_bytes_max: AtomicU64::new(entry_bytes_max),
+            entry_cells_max,
             errors: Errors::default(),
             spare_file: Mutex::new(None),
             useless: Mutex::new(Vec::new()),
@@ -241,11 +265,12 @@ impl Wal {
     ///
     /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
     /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells, for
-    /// one with more than [`crate::APPENDED_LEN_MAX`] bytes of them, and for one that no file takes.
+    /// one with more than [`crate::APPENDED_LEN_MAX`] bytes of them, for one that no file takes, and for one with more cells than the
+    /// codec of the log's values gets through in a while.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
         debug_assert_ne!(durability, Durability::SkipWal, "a write without WAL never reaches it");
         let prepared = PreparedEntry::new(entry, self.cipher.as_deref())?;
-        self.check_fits(prepared.len())?;
+        self.check_fits(prepared.len(), entry.cells.len())?;
         let mut appends = self.lock_with_room(prepared.len())?;
         if !is_marker(entry.cells[0]) {
             appends.note_unflushed(entry.region, entry.seq);
@@ -253,21 +278,21 @@ impl Wal {
         let was_empty = appends.buffer.is_empty();
         let mark = appends.mark();
         prepared.put(&mut appends.buffer, mark);
+        // A completion for each entry, if only one that does nothing, so that a round can be divided.
+        let (own, at_once): (Completion, _) = match durability {
+            Durability::SkipWal | Durability::AsyncWal => (Box::new(|_| ()), Some(completion)),
+            Durability::SyncWal | Durability::FsyncWal => {
+                appends.sync_wanted |= self.needs_sync(durability);
+                appends.disk_wanted |= durability == Durability::FsyncWal;
+                (completion, None)
+            }
+        };
+        appends.note_appended(prepared.len(), own);
         invariant!(
             was_empty || appends.buffer.len() <= self.config.buffer_max_bytes,
             "the buffer has its limit, unless it holds one entry: {} bytes",
             appends.buffer.len()
         );
-        appends.note_appended(prepared.len());
-        let at_once = match durability {
-            Durability::SkipWal | Durability::AsyncWal => Some(completion),
-            Durability::SyncWal | Durability::FsyncWal => {
-                appends.sync_wanted |= self.needs_sync(durability);
-                appends.disk_wanted |= durability == Durability::FsyncWal;
-                appends.push_completion(completion);
-                None
-            }
-        };
         self.counters.appended(prepared.len());
         drop(appends);
         self.driving.work.notify_one();
@@ -277,22 +302,41 @@ impl Wal {
         Ok(())
     }
 
-    /// Whether the log takes an entry with so many bytes of cells: to be asked before anything is done for it. `Invalid` if not,
-    /// however often it is tried. An entry that just fits may be refused later, because its key takes room, too.
-    pub fn check_entry_len(&self, cells_bytes: usize) -> Result<()> {
-        check_appended_len(cells_bytes)?;
-        self.check_fits(cells_bytes)
+    /// Whether the log takes an entry with so many cells, and so many bytes of them: to be asked before anything is done for it. Those
+    /// of `entry` are not looked at. `Invalid` if not, however often it is tried. What passes here is not refused later for what it is.
+    pub fn check_entry(&self, entry: &WalEntry<'_>, cells_bytes: usize, cells_count: usize) -> Result<()> {
+        let len = entry_len_max(entry, cells_bytes, cells_count, self.cipher.is_some())?;
+        self.check_fits(len, cells_count)
     }
 
-    fn check_fits(&self, entry_bytes: usize) -> Result<()> {
-        if entry_bytes as u64 <= self.entry_bytes_max {
+    fn check_fits(&self, entry_bytes: usize, cells_count: usize) -> Result<()> {
+        if cells_count > self.entry_cells_max {
+            return Err(Error::invalid(format!(
+                "a write of {cells_count} cells has more than an entry of the write-ahead log may have where their values are \
+                 compressed in this way, {} (hbase.regionserver.wal.value.compression.type)",
+                self.entry_cells_max
+            )));
+        }
+        let bytes_max = self.entry_bytes_max.load(Ordering::Relaxed);
+        if entry_bytes as u64 <= bytes_max {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "a write of {entry_bytes} bytes is larger than an entry of the write-ahead log may be, {} bytes: a file of it has one \
-             block (hbase.regionserver.hlog.blocksize)",
-            self.entry_bytes_max
+            "a write of {entry_bytes} bytes is larger than an entry of the write-ahead log may be, {bytes_max} bytes: a file of it \
+             has one block (hbase.regionserver.hlog.blocksize)"
         )))
+    }
+
+    /// A file was made. If it takes less than those before it, nothing larger is appended from now on.
+    pub(crate) fn note_limit(&self, file: &dyn WritableFile) {
+        let bytes_max = entry_bytes_max(file, &self.config);
+        let before = self.entry_bytes_max.fetch_min(bytes_max, Ordering::Relaxed);
+        if before > bytes_max {
+            self.appends.unwatched().lock().lower_round_bytes_max(bytes_max);
+        }
+        if before > bytes_max + SLACK_BYTES as u64 {
+            tracing::warn!(before, now = bytes_max, "new files of the write-ahead log take shorter entries");
+        }
     }
 
     /// Bytes that were appended and not yet taken to be written.
@@ -445,8 +489,14 @@ impl Wal {
                 return Ok(Put::NoSpace(error));
             }
             Ok(Put::TooLarge(error)) => {
-                self.writing.store(0, Ordering::Relaxed);
-                return Ok(Put::Broken(self.go_on_behind_full(writer, batch, error)));
+                let error = error.context(writer.path.display());
+                if self.can_go_to_next(writer, &mut batch) {
+                    self.writing.store(0, Ordering::Relaxed);
+                    self.hold_for_replacement(writer, batch, &error, self.env.clock.monotonic_ns());
+                    return Ok(Put::Broken(error));
+                }
+                let message = format!("an entry takes more than a file of the write-ahead log: {error}");
+                Err(Error::new(ErrorKind::Io, message))
             }
             Ok(Put::Written | Put::Broken(_)) => Ok(()), // `put` knows no broken files
             Err(error) => {
@@ -478,21 +528,15 @@ impl Wal {
         result.map(|()| Put::Written)
     }
 
-    /// The current file has no room for a batch: the next one takes it. What fits into no file fails, because it would do so for
-    /// ever; it is in no file, and the log goes on.
-    fn go_on_behind_full(&self, writer: &mut Writer, mut batch: Batch, error: Error) -> Error {
-        let error = error.context(writer.path.display());
-        if writer.is_fresh() {
-            let message = format!("what is written takes more than a file of the write-ahead log: {error}");
-            let error = Error::invalid(message);
-            tracing::error!(%error, bytes = batch.buffer.len(), "writes that were taken fail");
-            let nothing = Batch { buffer: Vec::new(), completions: Vec::new(), ..batch };
-            self.finish(batch.round, mem::take(&mut batch.completions), &Err(error.clone()));
-            self.hold_for_replacement(writer, nothing, &error, self.env.clock.monotonic_ns());
-            return error;
+    /// Whether the next files may take a batch for which the current one has no room. If that has nothing else, they get it entry by
+    /// entry; one that fits into a file of its own neither is one that none takes.
+    fn can_go_to_next(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
+        if !writer.is_fresh() {
+            return true;
         }
-        self.hold_for_replacement(writer, batch, &error, self.env.clock.monotonic_ns());
-        error
+        batch.lens_alone = entry_lens(&batch.buffer, self.cipher.is_some())
+            .expect("a round is whole entries: appends put them there");
+        batch.lens_alone.len() > 1
     }
 
     /// Stops the log outside a round. The completions of what is buffered are left to the driver.

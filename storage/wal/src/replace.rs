@@ -269,7 +269,7 @@ impl Wal {
     fn make_file(&self, rolling: &mut Rolling) -> io::Result<NewFile> {
         let made = rolling.create_file(&self.env, &self.config);
         rolling.take_left().into_iter().for_each(|left| self.note_useless(left));
-        made
+        made.inspect(|made| self.note_limit(&*made.file))
     }
 
     /// Deletes a spare file that would be of no use. Nobody else would notice, because nobody writes it; and whoever splits the logs of

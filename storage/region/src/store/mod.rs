@@ -309,13 +309,27 @@ impl Store {
         let mut view = self.view.unwatched().write();
         let mut next = StoreView::clone(&view);
         let mut taken = std::mem::take(&mut next.pipeline);
-        if !view.active.is_empty() {
+        let is_empty = view.active.is_empty();
+        if !is_empty {
             taken.insert(0, Part::List(view.active.clone()));
+        }
+        // Without cells it may hold memory all the same: of cells that were given up, or a chunk that it shares with what is taken.
+        let holds_memory = view.active.chunks_bytes() > 0;
+        if !is_empty || holds_memory {
             let seen = view.active.row_start();
-            let row_start = if seen.is_empty() { &self.row_start[..] } else { &seen };
+            let row_start = match seen.is_empty() {
+                _ if is_empty => view.active.expected_row_start(),
+                true => &self.row_start[..],
+                false => &seen,
+            };
             next.active = Segment::with_row_start(chunks.clone(), self.comparator, row_start);
         }
         if taken.is_empty() {
+            if holds_memory {
+                *view = Arc::new(next);
+                drop(view);
+                self.note_memory_left();
+            }
             return;
         }
         taken.append(&mut next.snapshot);
