@@ -15,7 +15,8 @@
 //!   cells of files with dictionary compression. `reader/search.rs` finds the next entry behind damage.
 //! - `damage.rs`: what is lost of a damaged log, and how it is set aside
 //! - `repeats.rs`: where a log repeats entries of the one before it
-//! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
+//! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions;
+//!   `split/memory.rs` is what splits share
 //!
 //! What always holds:
 //! - A file contains an entry whole or not at all. Entries are in the order of their appends.
@@ -62,7 +63,7 @@ pub use reader::{APPENDED_LEN_MAX, CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, Wal
 pub use repeats::repeated_len;
 pub use roll::RollOutcome;
 pub use split::{
-    Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX, logs_in,
-    split_log_files, split_logs, split_what_is_needed,
+    Destination, Each, Flushed, FlushedOf, RECOVERED_EDITS_DIR, SplitMemory, SplitReport, TEMPORARY_SUFFIX,
+    logs_in, split_log_files, split_logs, split_what_is_needed,
 };
 pub use stats::WalStats;

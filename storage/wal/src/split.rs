@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
-//! names and edits. HBase reads files whose names are numbers, whatever their zeros, and passes over all others
+//! names and edits. A region may be removed while its edits are on their way; they are dropped then, and its directory is not made again.
+//!
+//! HBase reads files whose names are numbers, whatever their zeros, and passes over all others
 //! (`WALSplitUtil.getSplitEditFilesSorted`). So a split that was cut off is simply done again; the logs themselves are moved away by
 //! the caller when it has succeeded.
 
@@ -29,6 +31,11 @@ use crate::damage::{LogDamage, OnDamage, read_over_damage};
 use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, encode_header, is_marker};
 use crate::reader::WalReader;
 
+mod memory;
+
+use memory::Room;
+pub use memory::SplitMemory;
+
 /// Name of the directory in a region's directory.
 pub const RECOVERED_EDITS_DIR: &str = "recovered.edits";
 /// Suffix of a file being written. One that an attempt left is removed when its region opens.
@@ -37,12 +44,13 @@ pub const TEMPORARY_SUFFIX: &str = ".temp";
 const NAME_LEN: usize = 19;
 /// Files of one region that may end with the same sequence id, told apart by zeros before it.
 const SAME_SEQ_MAX: usize = 64;
-/// Edits held in memory before the largest region's are written out.
-const BUFFERED_MAX_BYTES: usize = 64 << 20;
+/// What a file on other machines keeps in memory at most of what was written to it and not flushed: one that is no larger when it ends
+/// needs no pipeline (`HdfsWriter`).
+const KEPT_MAX_BYTES: usize = 1 << 20;
 
 /// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone. An error, if
-/// that cannot be told, ends the split.
-pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<PathBuf>> + 'a;
+/// that cannot be told, ends the split. May be asked again for the same region, which may be gone by then.
+pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<PathBuf>> + Sync + 'a;
 
 /// What the files of a region have already, by its encoded name.
 pub type FlushedOf<'a> = dyn Fn(&[u8]) -> Flushed + 'a;
@@ -97,14 +105,25 @@ pub struct SplitReport {
 }
 
 /// The edits of one region on their way to a file.
-struct Output {
+struct Output<'a> {
+    region: Vec<u8>,
+    table: Vec<u8>,
     dir: PathBuf,
     flushed: Flushed,
     temporary: PathBuf,
     file: Option<Box<dyn WritableFile>>,
     salt: Salt,
     buffer: Vec<u8>,
+    /// What the buffer and the file keep in memory.
+    room: Room<'a>,
     last_seq: SeqId,
+    entries: u64,
+    /// The directory of the region, where the WALs are, was made with the file.
+    made_region_dir: bool,
+    /// Bytes written to the file since it was flushed.
+    unflushed_bytes: usize,
+    is_gone: bool,
+    published: Option<PathBuf>,
 }
 
 struct Splitter<'a> {
@@ -113,9 +132,11 @@ struct Splitter<'a> {
     cipher: Option<Arc<WalCipher>>,
     destination: &'a Destination<'a>,
     flushed_of: &'a FlushedOf<'a>,
+    memory: &'a SplitMemory,
     /// `None`: the region is gone.
-    outputs: HashMap<Vec<u8>, Option<Output>>,
-    buffered_bytes: usize,
+    outputs: HashMap<Vec<u8>, Option<Output<'a>>>,
+    /// What all outputs keep in memory.
+    held_bytes: usize,
     on_damage: OnDamage,
     report: SplitReport,
 }
@@ -139,11 +160,20 @@ pub fn split_log_files(
     each: &Each<'_>,
     on_damage: OnDamage,
 ) -> Result<SplitReport> {
-    split_what_is_needed(env, logs, destination, &|_| Flushed::default(), each, on_damage)
+    split_what_is_needed(
+        env,
+        logs,
+        destination,
+        &|_| Flushed::default(),
+        each,
+        on_damage,
+        &SplitMemory::of_one(),
+    )
 }
 
 /// As [`split_log_files`], without the edits that files of the regions have already. A region that has moved on, or was closed,
 /// would get them into its directory for nothing. Edits whose nonces still count stay: the region's file of nonces may have lost some of many.
+/// `memory` is what it shares with other splits.
 pub fn split_what_is_needed(
     env: &Env,
     logs: Vec<PathBuf>,
@@ -151,14 +181,16 @@ pub fn split_what_is_needed(
     flushed_of: &FlushedOf<'_>,
     each: &Each<'_>,
     on_damage: OnDamage,
+    memory: &SplitMemory,
 ) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
         cipher: WalCipher::of(env)?,
         destination,
         flushed_of,
+        memory,
         outputs: HashMap::new(),
-        buffered_bytes: 0,
+        held_bytes: 0,
         on_damage,
         report: SplitReport::default(),
     };
@@ -228,10 +260,12 @@ impl Splitter<'_> {
         let (region, seq) = (&key.encoded_region_name[..], SeqId::new(key.log_sequence_number));
         if !self.outputs.contains_key(region) {
             let dir = (self.destination)(region, &key.table_name)?;
-            let output = dir.map(|dir| Output::new(dir, (self.flushed_of)(region), log, seq));
+            let flushed_of = self.flushed_of;
+            let output = dir.map(|dir| Output::new(key, dir, flushed_of(region), log, self.memory));
             self.outputs.insert(region.to_vec(), output);
         }
-        let Some(output) = self.outputs.get_mut(region).expect("was just put in") else {
+        let output = self.outputs.get_mut(region).expect("was just put in");
+        let Some(output) = output.as_mut().filter(|output| !output.is_gone) else {
             self.report.dropped += 1;
             return Ok(());
         };
@@ -248,10 +282,15 @@ impl Splitter<'_> {
             return Ok(());
         }
         let entry = PreparedEntry::copied(key, &borrowed, self.cipher.as_deref());
+        // Its cells are in memory as well.
+        let _cells = Room::new(self.memory, entry.len());
+        let held_before = output.room.bytes();
         entry.put(&mut output.buffer, Mark::of_new(output.salt));
+        output.count_room(self.env);
         output.last_seq = output.last_seq.max(seq);
-        self.buffered_bytes += entry.len();
-        if self.buffered_bytes > BUFFERED_MAX_BYTES {
+        output.entries += 1;
+        self.held_bytes = self.held_bytes - held_before + output.room.bytes();
+        if self.memory.is_too_much(self.held_bytes) {
             self.spill()?;
         }
         Ok(())
@@ -260,80 +299,214 @@ impl Splitter<'_> {
     /// Writes out the region with the most bytes in memory.
     fn spill(&mut self) -> Result<()> {
         invariant!(
-            self.outputs.values().flatten().map(|output| output.buffer.len()).sum::<usize>()
-                == self.buffered_bytes,
-            "what is buffered of all regions is what is counted: {} bytes",
-            self.buffered_bytes
+            self.outputs.values().flatten().map(|output| output.room.bytes()).sum::<usize>()
+                == self.held_bytes,
+            "what is held for all regions is what is counted: {} bytes",
+            self.held_bytes
         );
-        let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.buffer.len());
+        let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.room.bytes());
         let Some(output) = largest else { return Ok(()) };
-        self.buffered_bytes -= output.buffer.len();
-        output.write(self.env, self.cipher.as_deref())
+        let held_before = output.room.bytes();
+        let (env, cipher, memory) = (self.env, self.cipher.as_deref(), self.memory);
+        output.unless_gone(self.destination, |output| {
+            output.write(env, cipher, self.destination)?;
+            // A file that is kept until it ends frees nothing. Where memory is short its bytes have to leave it.
+            if memory.is_short() { output.let_go(env) } else { Ok(()) }
+        })?;
+        self.held_bytes = self.held_bytes - held_before + output.room.bytes();
+        Ok(())
     }
 
     /// Completes every file; the names come last.
     fn finish(mut self, each: &Each<'_>) -> Result<SplitReport> {
-        let (env, cipher) = (self.env, self.cipher.clone());
+        let (env, cipher, destination) = (self.env, self.cipher.clone(), self.destination);
         let outputs = self.outputs.into_values().flatten();
         // Of the others all edits are in files.
-        let mut outputs: Vec<Output> = outputs.filter(Output::has_edits).collect();
+        let mut outputs: Vec<Output<'_>> =
+            outputs.filter(|output| output.is_gone || output.has_edits()).collect();
         outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
-        let outputs: Vec<_> = outputs.into_iter().map(|output| Mutex::new((output, None))).collect();
-        each(outputs.len(), &|at| outputs[at].lock().0.complete(env, cipher.as_deref()))?;
+        let outputs: Vec<_> = outputs.into_iter().map(Mutex::new).collect();
         each(outputs.len(), &|at| {
-            let (output, path) = &mut *outputs[at].lock();
-            *path = Some(output.publish(env)?);
-            Ok(())
+            let output = &mut *outputs[at].lock();
+            output.unless_gone(destination, |output| output.complete(env, cipher.as_deref(), destination))
         })?;
-        let paths = outputs.iter().map(|output| output.lock().1.take());
-        self.report.files = paths.map(|path| path.expect("each file was published")).collect();
+        each(outputs.len(), &|at| {
+            let output = &mut *outputs[at].lock();
+            output.unless_gone(destination, |output| output.publish(env, destination))
+        })?;
+        for output in &outputs {
+            let output = &mut *output.lock();
+            if output.is_gone {
+                self.report.dropped += output.entries;
+            } else {
+                self.report.files.push(output.published.take().expect("each file was published"));
+            }
+        }
         Ok(self.report)
     }
 }
 
-impl Output {
-    fn new(dir: PathBuf, flushed: Flushed, log: &Path, first_seq: SeqId) -> Output {
+impl<'a> Output<'a> {
+    /// `key`: of its first entry.
+    fn new(
+        key: &pb::WalKey,
+        dir: PathBuf,
+        flushed: Flushed,
+        log: &Path,
+        memory: &'a SplitMemory,
+    ) -> Output<'a> {
         let log = log.file_name().unwrap_or_default().to_string_lossy();
+        let first_seq = SeqId::new(key.log_sequence_number);
         // No other attempt has this name. A change that comes late, when its attempt has failed, cannot meet a file of ours.
         let token: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         let temporary = dir.join(format!("{:019}-{log}.{token}{TEMPORARY_SUFFIX}", first_seq.get()));
-        let salt = Salt::random();
-        Output { dir, flushed, temporary, file: None, salt, buffer: Vec::new(), last_seq: first_seq }
+        Output {
+            region: key.encoded_region_name.to_vec(),
+            table: key.table_name.to_vec(),
+            dir,
+            flushed,
+            temporary,
+            file: None,
+            salt: Salt::random(),
+            buffer: Vec::new(),
+            room: Room::new(memory, 0),
+            last_seq: first_seq,
+            entries: 0,
+            made_region_dir: false,
+            unflushed_bytes: 0,
+            is_gone: false,
+            published: None,
+        }
+    }
+
+    /// Does something with the file. If that fails because the region was removed, its edits are dropped.
+    fn unless_gone(
+        &mut self,
+        destination: &Destination<'_>,
+        work: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        if self.is_gone {
+            return Ok(());
+        }
+        let done = work(self);
+        if done.is_err() && matches!(destination(&self.region, &self.table), Ok(None)) {
+            self.is_gone = true;
+        }
+        if self.is_gone {
+            (self.file, self.buffer) = (None, Vec::new());
+            self.room.set(0);
+            return Ok(());
+        }
+        done
     }
 
     fn has_edits(&self) -> bool {
         self.file.is_some() || !self.buffer.is_empty()
     }
 
-    fn write(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {
+    fn write(&mut self, env: &Env, cipher: Option<&WalCipher>, destination: &Destination<'_>) -> Result<()> {
         if self.file.is_none() {
-            env.fs.create_dir_all(&self.dir)?;
+            self.make_dir(env, destination)?;
+            if self.is_gone {
+                return Ok(());
+            }
             let mut file = env.fs.create(&self.temporary)?;
             file.write_all(&encode_header(cipher, None, self.salt)?)?;
             self.file = Some(file);
         }
         let file = self.file.as_mut().expect("was just made");
         file.write_all(&self.buffer)?;
+        self.unflushed_bytes += self.buffer.len();
         self.buffer = Vec::new();
+        self.count_room(env);
         Ok(())
     }
 
-    fn complete(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {
-        assert!(self.has_edits(), "edits up to {} are said to be in a file that has none", self.last_seq);
-        self.write(env, cipher)?;
-        let mut file = self.file.take().expect("a write makes it");
-        file.write_all(&self.salt.trailer())?;
-        Ok(file.sync_and_close()?)
+    /// Makes the directory of the file, in that of the region. The region may have been removed since it was asked for: its directory is
+    /// not made again, or a table of its name could not be created any more.
+    fn make_dir(&mut self, env: &Env, destination: &Destination<'_>) -> Result<()> {
+        let parent = self.dir.parent().expect("edits are in the directory of their region");
+        match env.fs.create_own_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if destination(&self.region, &self.table)?.is_none() {
+                    self.is_gone = true;
+                    return Ok(());
+                }
+                // The region is there, and has nothing where the WALs are.
+                self.made_region_dir = true;
+                Ok(env.fs.create_dir_all(&self.dir)?)
+            }
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+            // Whoever made it may not have synced it.
+            _ => Ok(env.fs.sync_dir(parent)?),
+        }
     }
 
-    fn publish(&self, env: &Env) -> Result<PathBuf> {
+    /// Lets bytes go that a file on other machines would keep until it ends.
+    fn let_go(&mut self, env: &Env) -> Result<()> {
+        if env.fs.is_remote()
+            && let Some(file) = &mut self.file
+        {
+            file.flush()?;
+            self.unflushed_bytes = 0;
+            self.count_room(env);
+        }
+        Ok(())
+    }
+
+    fn count_room(&mut self, env: &Env) {
+        let keeps = self.file.is_some() && env.fs.is_remote();
+        let kept_bytes = if keeps { self.unflushed_bytes.min(KEPT_MAX_BYTES) } else { 0 };
+        self.room.set(self.buffer.capacity() + kept_bytes);
+    }
+
+    fn complete(
+        &mut self,
+        env: &Env,
+        cipher: Option<&WalCipher>,
+        destination: &Destination<'_>,
+    ) -> Result<()> {
+        assert!(self.has_edits(), "edits up to {} are said to be in a file that has none", self.last_seq);
+        self.write(env, cipher, destination)?;
+        if self.is_gone {
+            return Ok(());
+        }
+        let mut file = self.file.take().expect("a write makes it");
+        file.write_all(&self.salt.trailer())?;
+        let done = file.sync_and_close();
+        self.count_room(env);
+        Ok(done?)
+    }
+
+    fn publish(&mut self, env: &Env, destination: &Destination<'_>) -> Result<()> {
         assert!(
             self.file.is_none() && self.buffer.is_empty(),
             "recovered edits get their name when all of them are on disk: {} bytes are in memory",
             self.buffer.len()
         );
         let named = self.take_name(env).and_then(|path| env.fs.sync_dir(&self.dir).map(|()| path));
-        named.map_err(|error| Error::from(error).context("could not publish recovered edits"))
+        let path = named.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
+        // What a removed region has where the WALs are goes last. So what is not seen to be too late here, that removes.
+        if self.made_region_dir && destination(&self.region, &self.table)?.is_none() {
+            self.remove(env)?;
+        }
+        self.published = Some(path);
+        Ok(())
+    }
+
+    /// Removes what was made for a region that is gone.
+    fn remove(&mut self, env: &Env) -> Result<()> {
+        self.is_gone = true;
+        let region_dir = self.dir.parent().expect("edits are in the directory of their region");
+        let removed = env.fs.remove_dir_all(&self.dir).and_then(|()| env.fs.remove_dir(region_dir));
+        match removed {
+            Err(error)
+                if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) =>
+            {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves the file to a name that no other file has. One with the same edits is of an earlier attempt.

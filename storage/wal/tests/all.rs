@@ -12,3 +12,4 @@ mod large;
 mod replace;
 mod round_trip;
 mod space;
+mod split;

@@ -8,8 +8,8 @@ use crate::common::{self, Scratch};
 use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{
-    APPENDED_LEN_MAX, Durability, Flushed, OnDamage, SyncMode, Wal, WalEntry, WalReader, split_logs,
-    split_what_is_needed,
+    APPENDED_LEN_MAX, Durability, Flushed, OnDamage, SplitMemory, SyncMode, Wal, WalEntry, WalReader,
+    split_logs, split_what_is_needed,
 };
 
 fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
@@ -323,6 +323,7 @@ fn a_split_leaves_out_what_files_have() {
         &flushed,
         &each,
         OnDamage::Refuse,
+        &SplitMemory::of_one(),
     )
     .unwrap();
     assert_eq!((report.entries, report.flushed), (7, 4));

@@ -102,6 +102,7 @@ impl MemoryAccountant {
             beside("files", self.files_held_bytes()),
             beside("scanners", parts.scanners.held_bytes()),
             beside("nonces", parts.nonces.stats().held_bytes),
+            beside("splits-of-wals", parts.logs.split_memory().held_bytes() as u64),
             part("answers-for-repeated-calls", self.kept_answers_bytes.load(Ordering::Relaxed), plan.working),
         ];
         report.extend(self.accounts.all().iter().map(|account| beside(account.name(), account.held_bytes())));
@@ -163,12 +164,13 @@ impl MemoryAccountant {
         parts.chunks.set_pooled_max((high as f64 * share) as usize);
     }
 
-    /// Leaves the block cache what open files, scanners, nonces and accounts do not take of their part, at least an
+    /// Leaves the block cache what open files, scanners, nonces, splits of WALs and accounts do not take of their part, at least an
     /// eighth of it.
     pub(crate) fn fit_cache(&self) {
         let blocks = self.blocks_bytes();
         let (scanners, nonces) = (self.parts.scanners.held_bytes(), self.parts.nonces.stats().held_bytes);
-        let beside = self.files_held_bytes() + scanners + nonces + self.accounts.held_bytes();
+        let splits = self.parts.logs.split_memory().held_bytes() as u64;
+        let beside = self.files_held_bytes() + scanners + nonces + splits + self.accounts.held_bytes();
         let cut = self.cut_bytes.load(Ordering::Relaxed) / 2;
         let capacity = blocks.saturating_sub(beside + cut).max(blocks / 8);
         let now = self.parts.cache.stats().capacity_bytes;

@@ -5,7 +5,7 @@
 //!
 //! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that are ready for writers
 //! blocks      the block cache, roots of index and bloom filters of open files, open scanners with their blocks, nonces of
-//!             finished operations, what the console keeps
+//!             finished operations, edits that splits of WALs collect, what the console keeps
 //! requests    frames of calls that wait with their cells, frames that are arriving, sessions of the ZooKeeper endpoint
 //! answers     answers that the disk pool is making, and answers that clients have not taken yet
 //! log         WAL buffers: one that fills, and one that is being written
@@ -18,7 +18,7 @@
 //! | part | at its limit |
 //! |---|---|
 //! | memstores | writers are held back and then refused (`pressure.rs`); ready chunks are used before new ones are allocated |
-//! | blocks | blocks are evicted; open files, scanners, nonces and the console reduce the cache's capacity; nonces and scanners take at most 1/16 of the budget each |
+//! | blocks | blocks are evicted; open files, scanners, nonces, splits and the console reduce the cache's capacity; nonces and scanners take at most 1/16 of the budget each; splits write out what they have ([`MemoryPlan::splits`]) |
 //! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`); connections with half a frame are closed in the end |
 //! | answers | calls wait (`calls/pool.rs`); a connection whose client reads no answers is not read, and closed in the end |
 //! | log | the thread that appends writes the buffer first |
@@ -58,6 +58,12 @@ impl MemoryPlan {
         let calls = rest - log - working;
         let (requests, answers) = (calls / 2, calls / 2);
         MemoryPlan { budget, memstores, blocks, requests, answers, log, working }
+    }
+
+    /// What splits of the WALs of dead servers may have of the part of blocks: a quarter of it. For a moment they may have twice as much,
+    /// and each of them the entry that it has read.
+    pub(crate) fn splits(&self) -> u64 {
+        self.blocks / 4
     }
 
     /// Never more than the budget.
@@ -118,6 +124,7 @@ mod tests {
         assert_eq!((cells, mib(plan.requests)), ((358, 358), 115), "{plan:?}");
         assert_eq!(mib(plan.answers), 115, "{plan:?}");
         assert_eq!((mib(plan.log), mib(plan.working)), (38, 38), "{plan:?}");
+        assert_eq!(mib(plan.splits()), 89, "of the part of blocks");
     }
 
     #[test]

@@ -21,11 +21,10 @@ use super::telling::{OpenedOrder, TellOrder};
 use crate::RegionServer;
 use crate::background::workers::{Priority, Worker};
 use crate::errors;
+use crate::wal::recover::SPLITS_COUNT;
 
 /// Orders that are worked on at the same time. Opening and closing wait for files most of the time.
 const THREADS_COUNT: usize = 8;
-/// WALs of dead servers that are split at the same time.
-const WAL_THREADS_COUNT: usize = 8;
 /// How long the number of a procedure is remembered after its end (`executedRegionProcs` of HBase: 10 minutes).
 const KEPT_NS: u64 = 600_000_000_000;
 /// Regions of which the newest order is remembered.
@@ -59,7 +58,7 @@ impl Kind {
         match self {
             Kind::Rest => ("orders", THREADS_COUNT),
             Kind::Meta => ("orders-meta", 1),
-            Kind::Wals => ("orders-wals", WAL_THREADS_COUNT),
+            Kind::Wals => ("orders-wals", SPLITS_COUNT),
         }
     }
 }

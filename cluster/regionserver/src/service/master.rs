@@ -60,7 +60,8 @@ impl RegionServer {
             return Ok(SplitWal::NotFound);
         }
         let on_damage = resources.online.in_force().on_wal_damage();
-        split_log(&resources.env, &resources.root, (wal_env, wal_root), path, flushed_of, on_damage)?;
+        let memory = resources.logs.split_memory();
+        split_log(&resources.env, &resources.root, (wal_env, wal_root), path, flushed_of, on_damage, memory)?;
         Ok(SplitWal::Done)
     }
 

@@ -25,8 +25,9 @@ use halcyon_cell::{Error, Result};
 use halcyon_compression::has_zstd_in_records;
 use halcyon_env::{Condvar, Env, Mutex, vitals};
 use halcyon_region::{NO_STORAGE_POLICY, set_storage_policy};
-use halcyon_wal::{LateSyncs, SyncMode, Wal, WalCompression, WalConfig};
+use halcyon_wal::{LateSyncs, SplitMemory, SyncMode, Wal, WalCompression, WalConfig};
 
+use super::recover::SPLITS_COUNT;
 use super::sync_threads::SyncPool;
 use crate::settings::server::RegionServerSettings;
 
@@ -66,6 +67,7 @@ pub(crate) struct Logs {
     recovery: OnceLock<Recovery>,
     tables: Arc<Wal>,
     meta: OnceLock<Arc<Wal>>,
+    split_memory: SplitMemory,
     /// Something was appended since the last drive, so that runs of reads need not look into the logs.
     written: AtomicBool,
     rolled_ns: Mutex<u64>,
@@ -123,6 +125,7 @@ impl Logs {
             recovery: OnceLock::new(),
             tables,
             meta: OnceLock::new(),
+            split_memory: SplitMemory::new(settings.plan().splits() as usize, SPLITS_COUNT),
             written: AtomicBool::new(false),
             rolled_ns,
             left: Mutex::new(false),
@@ -182,6 +185,11 @@ impl Logs {
     /// Bytes of the logs' buffers.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.all().map(|wal| wal.held_bytes() as u64).sum()
+    }
+
+    /// What splits of the WALs of dead servers share.
+    pub(crate) fn split_memory(&self) -> &SplitMemory {
+        &self.split_memory
     }
 
     /// Brings writes along that were noted, if that does not wait for the disk and is not much.

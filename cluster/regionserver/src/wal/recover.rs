@@ -16,8 +16,8 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, Mutex, run_on_threads};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use halcyon_wal::{
-    Flushed, FlushedOf, LogDamage, OnDamage, RECOVERED_EDITS_DIR, logs_in, set_aside, split_log_files,
-    split_what_is_needed,
+    Flushed, FlushedOf, LogDamage, OnDamage, RECOVERED_EDITS_DIR, SplitMemory, logs_in, set_aside,
+    split_log_files, split_what_is_needed,
 };
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
@@ -41,6 +41,8 @@ impl Predecessors {
     }
 }
 
+/// WALs of dead servers that are split at the same time. They share the memory for splits.
+pub(crate) const SPLITS_COUNT: usize = 8;
 /// Files of recovered edits of one log that are completed at the same time.
 const THREADS_MAX: usize = 8;
 const SPLITTING: &str = "-splitting";
@@ -92,7 +94,7 @@ pub(crate) fn unknown(_: &[u8]) -> Flushed {
 
 /// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
 /// `wals` are the files that WALs are among, and the root directory there. Edits that files have already are left out. With
-/// [`OnDamage::PassOver`] a damaged log is set aside when its readable entries are where they belong.
+/// [`OnDamage::PassOver`] a damaged log is set aside when its readable entries are where they belong. `memory` is what splits share.
 pub(crate) fn split_log(
     env: &Env,
     root: &Path,
@@ -100,14 +102,15 @@ pub(crate) fn split_log(
     log: &Path,
     flushed_of: &FlushedOf<'_>,
     on_damage: OnDamage,
+    memory: &SplitMemory,
 ) -> Result<()> {
     let (wal_env, wal_root) = wals;
     let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
     let logs = vec![log.to_path_buf()];
-    let report = split_what_is_needed(wal_env, logs, &destination, flushed_of, &on_threads, on_damage)
-        .map_err(|error| {
-            explain(error, wal_root).context(format_args!("splitting the log {}", log.display()))
-        })?;
+    let split = split_what_is_needed(wal_env, logs, &destination, flushed_of, &on_threads, on_damage, memory);
+    let report = split.map_err(|error| {
+        explain(error, wal_root).context(format_args!("splitting the log {}", log.display()))
+    })?;
     for damage in &report.damaged {
         set_log_aside(wal_env, wal_root, damage)?;
     }
@@ -365,13 +368,15 @@ mod tests {
         fs.create_dir_all(log_dir.parent().unwrap()).unwrap();
         fs.rename(&layout::wals_dir(root).join("host,1,1"), &log_dir).unwrap();
         let log = log_dir.join(&names(&fs, &log_dir)[0]);
-        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse, &SplitMemory::of_one())
+            .unwrap();
         let edits =
             |root: &Path| names(&fs, &layout::region_dir(root, &table, REGION).join(RECOVERED_EDITS_DIR));
         assert_eq!((edits(wals).len(), edits(root).len()), (1, 0));
         fs.remove_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
         fs.remove_dir_all(&layout::region_dir(wals, &table, REGION)).unwrap();
-        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse).unwrap();
+        split_log(&env, root, (&env, wals), &log, &unknown, OnDamage::Refuse, &SplitMemory::of_one())
+            .unwrap();
         assert!(edits(wals).is_empty(), "the region is gone");
     }
 
