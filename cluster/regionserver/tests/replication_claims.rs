@@ -293,6 +293,57 @@ fn a_peer_that_is_added_while_wals_are_split_does_not_get_them() {
     assert!(peer.rows().iter().all(|row| row == "behind the peer"), "{:?}", peer.rows());
 }
 
+/// A server died while a peer was added: its WALs were no others' yet, and it did not know the peer. The peer got all that it had written.
+#[test]
+fn a_peer_gets_nothing_of_a_server_that_died_while_it_was_added() {
+    let (fs, peer) = (SimFileSystem::new(), Peer::start(|_| Say::Done));
+    let env = fs.env();
+    let (dead, late) = (Here::one_of_several(&fs, durable(), 1), Here::one_of_several(&fs, durable(), 2));
+    for row in ["before the peer", "before the peer, too"] {
+        dead.put(row);
+        dead.roll();
+    }
+    late.put("of one whose WALs are not taken in time");
+    let (dead, late) = [dead, late]
+        .map(|server| {
+            server.lab.server.abort("killed");
+            server.lab.server.server_name().clone()
+        })
+        .into();
+    let files =
+        RegionServer::start_as(env.clone(), ROOT.as_ref(), None, durable(), ServerName::new("m", 1, 1));
+    let files = files.unwrap();
+    let books = files.replication_books();
+    books.begin_queue("p").unwrap();
+    set_peer(&fs, &peer, true);
+
+    // A live server of HBase has no queue.
+    let of_hbase = ServerName::new("hbase", 1, 1);
+    let wals = layout::wals_dir(ROOT.as_ref());
+    env.fs.create_dir_all(&wals.join(of_hbase.to_string())).unwrap();
+    let end = |waits| books.end_addition("p", std::slice::from_ref(&of_hbase), waits);
+    assert_eq!(end(true).unwrap_err().kind(), ErrorKind::Busy, "they may still write");
+    let (dir, splitting) = (wals.join(dead.to_string()), wals.join(format!("{dead}-splitting")));
+    env.fs.rename(&dir, &splitting).unwrap();
+    let error = end(true).unwrap_err();
+    assert!(error.message().contains(&in_file_names(&late)), "{error}");
+    end(false).unwrap();
+    books.peer_changed(&description(&peer, true)).unwrap();
+    let master = Master { files, books };
+    assert!(master.left().is_empty(), "they are still being split");
+    env.fs.rename(&splitting, &dir).unwrap();
+    archive_wals(&env, &dead);
+    archive_wals(&env, &late);
+    env.fs.remove_dir(&wals.join(of_hbase.to_string())).unwrap();
+    let live = Here::one_of_several(&fs, durable(), 3);
+    live.put("behind the peer");
+    waits("nothing is left", || master.share(&[&live]) == 0);
+    waits("both have arrived", || peer.rows().len() >= 2);
+    let mut rows = peer.rows();
+    rows.sort_unstable();
+    assert_eq!(rows, ["behind the peer", "of one whose WALs are not taken in time"]);
+}
+
 /// The bytes of a WAL that has these entries and no trailer. They are appended to it, as the log does that repeats a round: the check of
 /// an entry holds at its place in its own file only, so the same bytes in another one would be a torn tail.
 fn wal_with(env: &Env, entries: &[(pb::WalKey, Vec<Cell>)]) -> Vec<u8> {

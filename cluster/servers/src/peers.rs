@@ -4,7 +4,7 @@
 //! files in the root directory. A server reads them when it starts, and one of them when the master says so (HBase:
 //! `RefreshPeerProcedure`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -17,17 +17,35 @@ use crate::Servers;
 use crate::claims::Claims;
 use crate::errors::Failure;
 
+/// So long a new peer waits for the WALs of dead servers to be taken from these, in nanoseconds. It takes a few seconds. Whose never are, such
+/// as those of a server that the master never knew, is sent to the peer as a whole.
+const FENCING_MAX_NS: u64 = 30_000_000_000;
+
 /// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died, or took too long.
 pub struct ClusterSources {
     pub(crate) servers: Arc<Servers>,
     /// Of the master: what of servers that are gone was sent.
     pub(crate) books: Arc<dyn ReplicationBooks>,
     pub(crate) claims: Mutex<Claims>,
+    /// Peers that are being added, and until when dead servers are waited for, in `monotonic_ns`.
+    adding: Mutex<HashMap<String, u64>>,
 }
 
 impl ClusterSources {
     pub fn new(servers: Arc<Servers>, books: Arc<dyn ReplicationBooks>) -> ClusterSources {
-        ClusterSources { servers, books, claims: Mutex::default() }
+        ClusterSources { servers, books, claims: Mutex::default(), adding: Mutex::default() }
+    }
+
+    /// All live servers know the peer when this is through, and the books that it gets nothing of servers that died before they knew it.
+    /// Until then the books do not have the peer, so nobody is ordered to send what such a server has left.
+    fn end_addition(&self, peer: &PeerDescription, until_ns: u64) -> Result<()> {
+        self.tell_all(&peer.id)?;
+        let online: Vec<_> = self.servers.remotes().iter().map(|server| server.server_name()).collect();
+        let waits = self.servers.common.clock.monotonic_ns() < until_ns;
+        self.books.end_addition(&peer.id, &online, waits)?;
+        self.books.peer_changed(peer)?;
+        self.adding.lock().remove(&peer.id);
+        Ok(())
     }
 
     /// A server that dies meanwhile is none of the cluster any more, and one that starts meanwhile reads the peer itself.
@@ -57,10 +75,16 @@ impl ClusterSources {
 
 impl ReplicationSources for ClusterSources {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
+        let until_ns = self.servers.common.clock.monotonic_ns().saturating_add(FENCING_MAX_NS);
+        self.adding.lock().insert(peer_id.to_string(), until_ns);
         self.books.begin_queue(peer_id)
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
+        let until_ns = self.adding.lock().get(&peer.id).copied();
+        if let Some(until_ns) = until_ns {
+            return self.end_addition(peer, until_ns);
+        }
         self.books.peer_changed(peer)?;
         self.tell_all(&peer.id)
     }
@@ -76,6 +100,7 @@ impl ReplicationSources for ClusterSources {
     }
 
     fn peer_removed(&self, peer_id: &str) -> Result<()> {
+        self.adding.lock().remove(peer_id);
         self.tell_all(peer_id)?;
         self.books.peer_removed(peer_id)
     }

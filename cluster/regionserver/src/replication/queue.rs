@@ -177,6 +177,16 @@ impl Queue {
         Ok(())
     }
 
+    /// Notes, durably, WALs of which the peer gets nothing.
+    pub(super) fn leave_out(&mut self, wals: Vec<String>) -> Result<()> {
+        if wals.is_empty() {
+            return Ok(());
+        }
+        self.positions.retain(|wal, _| !wals.contains(wal));
+        self.done.extend(wals);
+        self.save()
+    }
+
     /// Creates a queue of its own for the WALs of one server, durably, with what is known here of these. One that is there stays.
     pub(super) fn divide(&self, server: &str, name: &str) -> Result<()> {
         let of_server = |wal: &String| server_of(wal) == server;

@@ -455,6 +455,14 @@ pub(super) fn splitting(resources: &RegionResources) -> Result<HashSet<String>> 
     Ok(files.into_iter().map(|file| file.name).collect())
 }
 
+/// The servers that may write to their WALs, named as in these: they live, or no master has taken the WALs from them yet.
+pub(super) fn unfenced(resources: &RegionResources) -> Result<HashSet<String>> {
+    let (env, root) = resources.wals();
+    let dirs = list(env, &layout::wals_dir(root))?.into_iter().filter(|entry| entry.is_dir);
+    let unfenced = dirs.filter(|dir| !dir.name.ends_with(SPLITTING));
+    Ok(unfenced.map(|dir| dir.name.replace(',', "%2C")).collect())
+}
+
 /// The servers whose WALs have not all been split and moved away, named as in these.
 pub(super) fn wal_owners(resources: &RegionResources) -> Result<HashSet<String>> {
     let (env, root) = resources.wals();
