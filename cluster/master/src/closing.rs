@@ -6,7 +6,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableName};
 
 use crate::placement::{Place, may_be_open, recovering};
 use crate::regions::mark;
-use crate::state::{MasterState, RegionState, TableState};
+use crate::state::{MasterState, MetaState, RegionState, TableState};
 use crate::{meta, parallel};
 
 /// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.
@@ -103,12 +103,27 @@ pub(crate) fn close_flushed(core: &MasterState, regions: &[RegionInfo]) -> Resul
 
 /// Those that are open nowhere because their server died with them.
 pub(crate) fn died(core: &MasterState, regions: &[RegionInfo]) -> Vec<RegionInfo> {
-    let was_open = |region: &&RegionInfo| {
-        let tables = core.tables.read();
-        tables.region(region.encoded_name()).is_some_and(|(_, _, known)| may_be_open(known.state))
-    };
     let open_nowhere = |region: &&RegionInfo| matches!(core.place_of(region), Place::Nowhere(Some(_)));
-    regions.iter().filter(was_open).filter(open_nowhere).cloned().collect()
+    regions.iter().filter(|region| was_open(core, region)).filter(open_nowhere).cloned().collect()
+}
+
+/// Whether the last server of a region may have it, or had it when it died.
+pub(crate) fn was_open(core: &MasterState, region: &RegionInfo) -> bool {
+    let tables = core.tables.read();
+    tables.region(region.encoded_name()).is_some_and(|(_, _, known)| may_be_open(known.state))
+}
+
+/// Whether a server is to open a region, and has not told yet that it is open. What the region replays is in no store file before.
+pub(crate) fn is_opening(core: &MasterState, region: &RegionInfo) -> bool {
+    if core.cluster.servers.is_one_process() {
+        return false; // it knows by itself what it has open
+    }
+    if region.is_meta() {
+        return core.meta_place.read().state == MetaState::Opening;
+    }
+    let tables = core.tables.read();
+    let known = tables.region(region.encoded_name());
+    known.is_some_and(|(_, _, known)| known.state == RegionState::Opening)
 }
 
 fn close_at(

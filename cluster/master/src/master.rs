@@ -38,7 +38,7 @@ use crate::switches::{Switch, Switches};
 use crate::timeline::Timelines;
 use crate::{
     MasterSettings, bootstrap, descriptors, groups, left_over, master_store, meta, meta_region, namespaces,
-    peers, regions, service,
+    peers, regions, scratch, service,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -134,8 +134,10 @@ impl Master {
         let LoadedTables { tables, stateless } = load_tables(&env, root, meta::read(&meta_rows))?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
         let switches = Mutex::new(Switches::load(&env, root)?);
+        let own_snapshots_dir = scratch::first_snapshots_dir(root, settings.epoch, &settings.server_name);
         let core = Arc::new_cyclic(|this| MasterState {
             root: root.to_path_buf(),
+            own_snapshots_dir: Mutex::new(own_snapshots_dir),
             cluster_id,
             members,
             meta_place: RwLock::new(meta_place),

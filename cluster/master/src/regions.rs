@@ -13,7 +13,8 @@ use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, barrier
 use tracing::{info, warn};
 
 pub(crate) use crate::closing::{
-    check_flags, close, close_exactly, close_flushed, close_only, close_to, died, set_table_state,
+    check_flags, close, close_exactly, close_flushed, close_only, close_to, died, is_opening,
+    set_table_state, was_open,
 };
 use crate::groups::Scope;
 use crate::placement::{Chooser, Place, recovering};
@@ -579,8 +580,9 @@ fn growing(core: &MasterState, region: &RegionInfo, seq: u64) -> u64 {
     seq.max(known.map_or(0, |entry| entry.open_seq).saturating_add(1))
 }
 
-/// Flushes the regions that are open and passes over the others, as HBase's `FlushRegionProcedure` does: a region that
-/// is not open has nothing in memory.
+/// Flushes the regions that are open and passes over the others: a region that is not open has nothing in memory. `Busy` for one whose
+/// server has died, until it is open again: what was in memory is in WALs, or on its way from there. (HBase: `FlushRegionProcedure` waits
+/// for the procedure that opens the region.)
 pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
     let (shared, families) = (core.shared(), families.to_vec());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
@@ -588,6 +590,7 @@ pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Byte
         let flushed = shared.server_of(&request.region).and_then(|server| server.flush_region(&request));
         match flushed {
             Err(error) if error.kind() == ErrorKind::Moved => {
+                check_flushed(&shared, &request.region)?;
                 info!(region = %request.region, "a region that is not open is not flushed");
                 Ok(())
             }
@@ -595,4 +598,18 @@ pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Byte
         }
     })?;
     Ok(())
+}
+
+/// `Busy` if a region that its server does not have, as that has said, is not in its files as a whole: a server has died with it, also
+/// since it was asked, or is about to open it.
+fn check_flushed(core: &MasterState, region: &RegionInfo) -> Result<()> {
+    let text = match core.place_of(region) {
+        Place::Recovering(server) => return Err(recovering(region, &server)),
+        Place::Nowhere(Some(server)) if !died(core, std::slice::from_ref(region)).is_empty() => {
+            format!("{region} waits until it is opened again: {server} has died with it")
+        }
+        Place::At(server) if is_opening(core, region) => format!("{region} is being opened at {server}"),
+        Place::Nowhere(_) | Place::At(_) => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Busy, text))
 }

@@ -5,18 +5,22 @@
 //! .hbase-snapshot/.tmp/<epoch>-<master>/<name>    snapshots that are being made or deleted
 //! ```
 //!
+//! If somebody else has removed one of them, a directory of the same name with a random end takes its place.
+//!
 //! A master that is deposed asks its lease before each change of a file. A request that it had sent before may hang in the NameNode's queue
 //! and be carried out when its successor has made another table or snapshot of that name. A rename into, or out of, a directory that is
 //! gone comes to nothing.
 
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::Result;
-use halcyon_env::Env;
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::{Env, random_bytes};
 use halcyon_schema::{ServerName, layout};
+use tracing::{info, warn};
 
 use crate::archive;
 use crate::descriptors::list;
+use crate::procedure;
 use crate::state::MasterState;
 
 /// Of a master's directories. Names of later masters come later.
@@ -39,15 +43,49 @@ pub fn make_scratch_dir(env: &Env, root: &Path, epoch: u64, server: &ServerName)
     Ok(dir)
 }
 
-/// Where this master makes and deletes snapshots.
-pub(crate) fn snapshots_dir(core: &MasterState) -> PathBuf {
-    snapshots_tmp(&core.root).join(own_name(core.settings.epoch, &core.settings.server_name))
+/// Where a master that starts makes and deletes snapshots.
+pub(crate) fn first_snapshots_dir(root: &Path, epoch: u64, server: &ServerName) -> PathBuf {
+    snapshots_tmp(root).join(own_name(epoch, server))
 }
 
-/// Makes the directory for snapshots, when a master starts. It must not come back after a later master has taken it away: then snapshots
-/// that have the names of deleted ones by now would be deleted.
+/// Makes the directory for snapshots, when a master starts.
 pub(crate) fn make_snapshots_dir(core: &MasterState) -> Result<()> {
-    Ok(core.env.fs.create_dir_all(&snapshots_dir(core))?)
+    Ok(core.env.fs.create_dir_all(&core.own_snapshots_dir.lock())?)
+}
+
+/// Where this master makes and deletes snapshots. People empty `.tmp` after exports that have failed, and so do HBase's masters: then
+/// another directory takes its place. `Expired` if a later master has taken it away: what this one would move there could be another
+/// snapshot of the name by now. A directory that was made is of another name each time: a late request to make it cannot give a late rename
+/// its target.
+pub(crate) fn snapshots_dir(core: &MasterState) -> Result<PathBuf> {
+    let fs = &*core.env.fs;
+    let now = &mut *core.own_snapshots_dir.lock();
+    if fs.exists(now)? {
+        return Ok(now.clone());
+    }
+    check_not_followed(core)?;
+    let name = own_name(core.settings.epoch, &core.settings.server_name);
+    let unique = u128::from_be_bytes(random_bytes());
+    let dir = snapshots_tmp(&core.root).join(format!("{name}-{unique:032x}"));
+    warn!("{} was removed by somebody; {} takes its place", now.display(), dir.display());
+    fs.create_dir_all(&dir)?;
+    // One that began meanwhile has taken the records first, and may have taken away before what was there then.
+    if let Err(followed) = check_not_followed(core) {
+        if let Err(error) = fs.remove_dir(&dir) {
+            info!("{} is left to the next master: {error}", dir.display());
+        }
+        return Err(followed);
+    }
+    now.clone_from(&dir);
+    Ok(dir)
+}
+
+fn check_not_followed(core: &MasterState) -> Result<()> {
+    if procedure::are_records_kept(core) {
+        return Ok(());
+    }
+    let text = "another master has taken the procedures: this one makes and deletes no snapshots";
+    Err(Error::new(ErrorKind::Expired, text))
 }
 
 /// Takes the directories of all other masters away. They were deposed, or have ended.

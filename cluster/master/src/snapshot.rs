@@ -31,6 +31,8 @@ use crate::descriptors::list;
 use crate::links::Link;
 use crate::mob;
 use crate::parallel;
+use crate::placement::{Place, recovering};
+use crate::regions;
 use crate::scratch;
 use crate::state::MasterState;
 
@@ -98,7 +100,7 @@ pub(crate) fn write(
     regions: &[RegionInfo],
 ) -> Result<()> {
     let fs = &*core.env.fs;
-    let (working, complete) = (scratch::snapshots_dir(core).join(&info.name), dir(core, &info.name));
+    let complete = dir(core, &info.name);
     if fs.exists(&complete)? {
         return Ok(());
     }
@@ -111,11 +113,18 @@ pub(crate) fn write(
     mob::snapshots::add_listing(core, table, &mut mob_files)?;
     manifest.region_manifests.extend(mob::snapshots::manifest_of(table, mob_files));
     verify(core, table, &manifest, regions)?;
-    fs.create_dir_all(&working)?;
+    let own = scratch::snapshots_dir(core)?;
+    let working = own.join(&info.name);
+    // Not its parent with it: a request to make that, which comes late, would give a late rename its target.
+    match fs.create_dir(&working) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    fs.sync_dir(&own)?;
     fs.replace(&working.join(MANIFEST), &manifest.encode_to_vec())?;
     fs.replace(&working.join(INFO), &info.encode_to_vec())?;
     fs.rename(&working, &complete)?;
-    fs.sync_dir(&scratch::snapshots_dir(core))?;
+    fs.sync_dir(&own)?;
     Ok(fs.sync_dir(&layout::snapshots_dir(&core.root))?)
 }
 
@@ -161,11 +170,17 @@ pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
 }
 
 /// Invalid if a region that is not open has edits in its `recovered.edits`, or files of a bulk load that its next opening
-/// places, so that the files in its stores are not all of it.
+/// places, so that the files in its stores are not all of it. `Busy` while its server is recovered: until the WALs are split it has no such
+/// edits.
 pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
     let online = core.online_regions()?;
     let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
     for region in regions.iter().filter(|region| !online.contains(region.encoded_name())) {
+        if let Place::Recovering(server) = core.place_of(region)
+            && regions::was_open(core, region)
+        {
+            return Err(recovering(region, &server));
+        }
         let mut edits = list(&*core.env.fs, &region.dir(&core.root).join(layout::RECOVERED_EDITS))?;
         let wals = &core.cluster.wals;
         if !wals.is_root {
@@ -194,13 +209,14 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
 
 /// Removes what [`write`] left of a snapshot that is not complete. May run twice.
 pub(crate) fn delete_working(core: &MasterState, name: &str) -> Result<()> {
-    crate::archive::remove_dir(&*core.env.fs, &scratch::snapshots_dir(core).join(name))
+    let working = core.own_snapshots_dir.lock().join(name);
+    crate::archive::remove_dir(&*core.env.fs, &working)
 }
 
 /// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice. An error for a master that was deposed: the
 /// directory through which it goes was taken away.
 pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
-    let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), scratch::snapshots_dir(core).join(name));
+    let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), scratch::snapshots_dir(core)?.join(name));
     if fs.exists(&complete)? {
         crate::archive::remove_dir(fs, &leaving)?;
         fs.rename(&complete, &leaving)?;

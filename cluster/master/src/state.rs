@@ -53,6 +53,8 @@ pub(crate) struct MasterState {
     pub(crate) env: Env,
     pub(crate) root: PathBuf,
     pub(crate) settings: MasterSettings,
+    /// Where this master makes and deletes snapshots (`scratch.rs`). Held while it is made anew.
+    pub(crate) own_snapshots_dir: Mutex<PathBuf>,
     pub(crate) cluster: ClusterServices,
     pub(crate) cluster_id: ClusterId,
     /// Which servers may get regions, and when those of dead ones may open elsewhere.
@@ -531,8 +533,9 @@ impl MasterState {
         self.meta_place.read().server.clone()
     }
 
-    /// Until when, in `Clock::monotonic_ns`, the master before this one may go on with what it deletes; `None`: it does not any more. What a
-    /// procedure deletes that is taken over must not be made again before, or it would delete that.
+    /// Until when, in `Clock::monotonic_ns`, the master before this one may go on with what it makes or deletes; `None`: it does not any more.
+    /// What a procedure deletes that is taken over must not be made again before, or it would delete that. What one makes must not be used
+    /// before.
     pub(crate) fn predecessor_until_ns(&self) -> Option<u64> {
         let clock = &self.env.clock;
         let left_ns = self.settings.predecessor_until_ns?.saturating_sub(clock.boot_ns());

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod barriers;
+mod flushes;
 mod full_queue;
 mod gathering;
 mod groups;
@@ -128,6 +129,8 @@ struct State {
     is_held: bool,
     /// With the next close of a region elsewhere this server dies, and leaves a WAL that no server can read.
     dies_with_close: Option<ServerName>,
+    /// With the next order to flush a region this server dies. Its WALs are split at once, or there is one that no server can read.
+    dies_with_flush: Option<(ServerName, bool)>,
 }
 
 /// When a region has got so many orders to open it, that server dies, and its WALs are split.
@@ -177,6 +180,21 @@ impl Servers {
         state.unsplit.insert(server.clone(), regions.into_keys().collect());
         state.recovering.insert(server.clone());
         state.dead.push(server.clone());
+    }
+
+    /// The server that is to die with a flush does so.
+    fn die_of_flush(&self) {
+        let mut state = self.state.lock();
+        let Some((dying, is_split)) = state.dies_with_flush.take() else { return };
+        let regions = state.online[&dying].clone().into_iter();
+        state.unreplayed.extend(regions.filter(|(_, region)| region.table().to_string() == "t"));
+        if is_split {
+            state.online.remove(&dying);
+            return;
+        }
+        state.damaged.insert(format!("{dying}.1"));
+        drop(state);
+        self.kill(&dying);
     }
 
     fn hold_opening(&self) {
@@ -327,7 +345,12 @@ impl RegionServerApi for Server {
     }
 
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
-        let state = self.all.state.lock();
+        let mut state = self.all.state.lock();
+        if state.dies_with_flush.as_ref().is_some_and(|(dying, _)| *dying == self.name) {
+            drop(state);
+            self.all.die_of_flush();
+            state = self.all.state.lock();
+        }
         let here = state.online.get(&self.name).ok_or_else(dead)?;
         here.contains_key(request.region.encoded_name()).then_some(()).ok_or_else(dead)
     }

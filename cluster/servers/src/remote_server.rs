@@ -328,8 +328,15 @@ impl RegionServerApi for RemoteServer {
         closed
     }
 
+    /// `Moved` only if the server says that it does not have the region: then nothing of it is in memory there. What an order that has
+    /// ended with its server has left, and a region that is on its way there, is in no file yet.
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
-        self.run(Run::flush(request)).map_err(|failure| failure.error)
+        let Err(Failure { error, class }) = self.run(Run::flush(request)) else { return Ok(()) };
+        let is_there = || class.is_none() || !self.is_closed(&request.region);
+        if error.kind() == ErrorKind::Moved && is_there() {
+            return Err(Error::new(ErrorKind::Busy, error.message()));
+        }
+        Err(error)
     }
 
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {

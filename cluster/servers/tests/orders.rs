@@ -14,7 +14,7 @@ use common::{
     transition, wait_until,
 };
 use halcyon_cell::ErrorKind;
-use halcyon_contract::remote_procedures::NO_SUCH_WAL;
+use halcyon_contract::remote_procedures::{IS_CLOSING, NO_SUCH_WAL};
 use halcyon_contract::{
     CloseRegionRequest, FlushRegionRequest, LeftQueue, OpenRegionRequest, OpenRegionResponse,
     PeerDescription, RegionInfoRequest, RegionServerApi, RegionServers, ReplicationBooks, ReplicationSources,
@@ -553,6 +553,44 @@ fn questions_about_regions() {
     assert_eq!(ask(true).unwrap_err().kind(), ErrorKind::Moved);
 }
 
+/// The end of an order to flush was taken for "the region is not there, so nothing of it is in memory": also that of an order which ended
+/// with its server, and that of one for a region which the server was closing.
+#[test]
+fn a_region_that_is_not_flushed_is_said_to_be_elsewhere_only_if_it_is() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let set = |region| *server.shared.region.lock().unwrap() = Some(region);
+    let not_online = ("org.apache.hadoop.hbase.NotServingRegionException", "it is not online");
+    let flush = |at_server| {
+        set(at_server);
+        let flushing = api(&master, &server);
+        let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
+        (flushed, server.next_orders().proc[0].proc_id)
+    };
+    let name = String::from_utf8_lossy(region("e").region_name()).into_owned();
+    let closing = Region::Fails(&exceptions::NOT_SERVING_REGION, format!("{name} {IS_CLOSING}").leak());
+    let opening = Region::Fails(&exceptions::REGION_OPENING, "t,e,3.x. is opening");
+    let busy = Region::Fails(&exceptions::CALL_QUEUE_TOO_BIG, "too much to do");
+    for (at_server, expected) in [
+        (not_serving(), ErrorKind::Moved),
+        (closing, ErrorKind::Busy),
+        (opening, ErrorKind::Busy),
+        (busy, ErrorKind::Busy),
+        (Region::Open, ErrorKind::Busy),
+    ] {
+        let (flushed, number) = flush(at_server);
+        master.done(number, Some(not_online));
+        assert_eq!(in_time(&flushed).unwrap_err().kind(), expected);
+    }
+    let (flushed, _) = flush(not_serving());
+    assert!(master.servers.expire(&server.name));
+    assert_eq!(
+        in_time(&flushed).unwrap_err().kind(),
+        ErrorKind::Busy,
+        "it is in the WALs of the dead server"
+    );
+}
+
 #[test]
 fn dropping_the_table_of_servers_ends_what_waits() {
     let master = Master::new();
@@ -562,7 +600,7 @@ fn dropping_the_table_of_servers_ends_what_waits() {
     server.next_orders();
     let (runtime, servers) = master.end();
     wait_until("nothing keeps it", || servers.strong_count() == 0);
-    assert_eq!(in_time(&flushed).unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(in_time(&flushed).unwrap_err().kind(), ErrorKind::Busy, "it may be in memory there");
     drop(runtime);
 }
 

@@ -3,6 +3,8 @@
 //! A region that is not open (unassigned by an administrator, FAILED_OPEN, of a disabled table) is taken from its files,
 //! which hold all of it: it was flushed when it was closed. The exception is a region with edits to replay, recovered
 //! from the log of a server that was killed; a snapshot without them would lack acknowledged writes and is refused.
+//!
+//! If a server dies meanwhile, the snapshot waits until its WALs are split, opens its regions and goes on.
 
 use halcyon_cell::Result;
 use halcyon_proto::pb;
@@ -142,12 +144,30 @@ impl HasSteps for TakeSnapshot {
 
 impl TakeSnapshot {
     fn flush(&mut self, core: &MasterState) -> Result<()> {
-        if self.plan.flush { regions::flush(core, &infos(&self.plan.regions)?, &[]) } else { Ok(()) }
+        let regions = infos(&self.plan.regions)?;
+        self.open_died(core, &regions)?;
+        if self.plan.flush { regions::flush(core, &regions, &[]) } else { Ok(()) }
     }
 
     fn write(&mut self, core: &MasterState) -> Result<()> {
         let (regions, table) = (infos(&self.plan.regions)?, TableDescriptor::from_pb(&self.plan.schema)?);
+        // Those of a server that has died since. Each opening brings what it replays into files.
+        self.open_died(core, &regions)?;
         snapshot::check_unreplayed(core, &regions)?;
         snapshot::write(core, &self.plan.info, &table, &regions)
+    }
+
+    /// Opens regions whose server has died: what was in memory there is in no file before, and whoever is to open them waits for the lock
+    /// of the table. The same for those that a server was ordered to open before. What will never open stays so.
+    fn open_died(&self, core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
+        let entry = core.locked_table(&self.table)?;
+        if entry.state != TableState::Enabled {
+            return Ok(());
+        }
+        let mut wanted = regions::died(core, regions);
+        let opening = regions.iter().filter(|region| regions::is_opening(core, region));
+        let opening: Vec<_> = opening.filter(|region| !wanted.contains(region)).cloned().collect();
+        wanted.extend(opening);
+        if wanted.is_empty() { Ok(()) } else { regions::open_exactly(core, &entry.descriptor, &wanted, None) }
     }
 }

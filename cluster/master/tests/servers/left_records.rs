@@ -47,6 +47,18 @@ struct Merge {
     merged: pb::RegionInfo,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct Snapshot {
+    #[prost(message, required, tag = "1")]
+    info: pb::SnapshotDescription,
+    #[prost(message, required, tag = "2")]
+    schema: pb::TableSchema,
+    #[prost(message, repeated, tag = "3")]
+    regions: Vec<pb::RegionInfo>,
+    #[prost(bool, tag = "4")]
+    flush: bool,
+}
+
 const ASSIGN: i32 = 0;
 const MOVE: i32 = 2;
 
@@ -232,4 +244,53 @@ fn a_move_of_a_region_that_was_split_leaves_it_split() {
     c.quiet();
     let open = open_of_t(&c);
     assert!(open.len() == 3 && open.iter().all(|region| region.encoded_name() != parent.encoded_name()));
+}
+
+/// The flush of the table was recorded as done, and a server had died during it whose WALs were not split. The snapshot was complete
+/// without them.
+#[test]
+fn a_snapshot_that_is_taken_over_waits_for_a_dead_server() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let servers = c.servers.clone();
+    c.master.stop();
+    let dying = {
+        let state = servers.state.lock();
+        let is_ordinary = |regions: &BTreeMap<String, RegionInfo>| {
+            !regions.is_empty() && regions.values().all(|it| !it.is_meta() && !it.table().is_system())
+        };
+        state.online.iter().find(|(_, regions)| is_ordinary(regions)).expect("three are enough").0.clone()
+    };
+    let regions = {
+        let state = servers.state.lock();
+        let all = state.online.values().flat_map(BTreeMap::values);
+        all.filter(|region| region.table().to_string() == "t").map(RegionInfo::to_pb).collect()
+    };
+    servers.state.lock().dies_with_flush = Some((dying, false));
+    servers.die_of_flush();
+    let (info, schema) = (snapshot("s", "t").snapshot, table("t", &["f"]).to_pb());
+    servers.leave(900_000, "take_snapshot", 1, &Snapshot { info, schema, regions, flush: true });
+
+    let c = Many::over(servers);
+    let complete = Path::new(ROOT).join(".hbase-snapshot/s");
+    let begun = Instant::now();
+    while !c
+        .master
+        .procedures()
+        .iter()
+        .any(|it| it.id == 900_000 && it.state.contains("waits until the WALs of"))
+    {
+        assert!(!c.servers.env.fs.exists(&complete).unwrap(), "it lacks what was in memory of a dead server");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", c.master.procedures());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    c.servers.state.lock().damaged.clear();
+    while !c.servers.env.fs.exists(&complete).unwrap() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:#?}", c.master.procedures());
+        c.master.recover_dead_servers(); // as the process does now and then
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(c.servers.state.lock().unreplayed.is_empty(), "its regions were opened before");
+    c.settles("t", 9);
+    c.quiet();
 }
