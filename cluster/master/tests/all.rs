@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod ended;
 mod erasure_coding;
+mod followed;
 mod hbck;
 mod locks;
 mod lost_state;

@@ -15,9 +15,11 @@
 //! | a file is removed, but for store files and WALs in the archives | the same | the same |
 //! | a file of the master is replaced | creation in the own directory, rename over the file | finds no directory, or no source |
 //!
-//! The own directory may be removed by somebody else. Then "not found" would be said of it, which callers take for "removed before". While
-//! the lease lasts no successor has removed it, so it is made anew. Its name is another one each time: a late request to make it cannot
-//! give a late rename its target.
+//! The own directory may be removed by somebody else. Then "not found" would be said of it, which callers take for "removed before". So it is
+//! made anew, but only while the lease lasts and no directory of a later master is beside it. The lease alone does not tell: a successor
+//! that has seen the end of this process, wrongly, does not wait for it. A successor makes its own directory before it takes away those of
+//! others, so this master sees it, or the successor finds the new directory and takes it away too. Its name is another one each time: a
+//! late request to make it cannot give a late rename its target.
 //!
 //! What is left, and why it harms nothing:
 //!
@@ -94,6 +96,7 @@ impl PermittedFs {
             Ok(target) => Ok(Some(target)),
             Err(error) if is_in_doubt(&error) || is_final(&error) => Err(error),
             Err(error) => {
+                self.check_not_followed(own)?;
                 self.check(path)?;
                 tracing::debug!("{} is removed where it is: {error}", path.display());
                 Ok(None)
@@ -119,7 +122,6 @@ impl PermittedFs {
             if !may_be_of_own || self.files.exists(&dir)? {
                 return Err(error);
             }
-            // A successor takes it away. As long as the lease lasts there is none.
             self.check(path)?;
             self.make_anew(own, &dir)?;
             self.check(path)?;
@@ -133,6 +135,7 @@ impl PermittedFs {
         if now.as_path() != gone {
             return Ok(()); // another thread was faster
         }
+        self.check_not_followed(own)?;
         let mut name = own.first.clone().into_os_string();
         name.push(format!("-{}", unique()));
         let dir = PathBuf::from(name);
@@ -145,8 +148,34 @@ impl PermittedFs {
             dir.parent() == own.first.parent(),
             "the next master takes away what is there, and nothing else"
         );
+        // One that began meanwhile may have taken away what it found before.
+        if let Err(followed) = self.check_not_followed(own) {
+            if let Err(error) = self.files.remove_dir(&dir) {
+                tracing::info!("{} is left to the next master: {error}", dir.display());
+            }
+            return Err(followed);
+        }
         *now = dir;
         Ok(())
+    }
+
+    /// An error if there is a directory of a later master beside the own one.
+    fn check_not_followed(&self, own: &Own) -> io::Result<()> {
+        let Some(all) = own.first.parent() else { return Ok(()) };
+        let dirs = match self.files.list(all) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_in_doubt(&error) => return Ok(()),
+            dirs => dirs?,
+        };
+        let epoch = own.first.file_name().and_then(OsStr::to_str).and_then(epoch_of);
+        let Some(later) = dirs.into_iter().find(|dir| dir.is_dir && epoch_of(&dir.name) > epoch) else {
+            return Ok(());
+        };
+        let text = format!(
+            "{}: {LEASE_IS_OVER}: {} is of a later one, and this one changes no files",
+            own.first.display(),
+            all.join(later.name).display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
     }
 
     fn check(&self, path: &Path) -> io::Result<()> {
@@ -159,6 +188,12 @@ impl PermittedFs {
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
     }
+}
+
+/// The epoch with which the name of a master's directory begins. Later ones may have more digits.
+fn epoch_of(name: &str) -> Option<u64> {
+    let digits = name.split('-').next().unwrap_or_default();
+    digits.parse().ok().filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 fn unique() -> String {
@@ -505,6 +540,47 @@ mod tests {
             Masters::own(1),
             "a late request may make that one"
         );
+    }
+
+    /// The place of a master that lived was taken, and its lease lasted. It took the loss of its directory for that of somebody who cleans
+    /// up, made it anew, and removed the descriptor of a table that its successor had made.
+    #[test]
+    fn a_master_that_has_a_successor_makes_its_directory_not_anew() {
+        for (first, second) in [(1, 2), (9, 10), (9_999_999_999_999_999, 10_000_000_000_000_000)] {
+            let masters = Masters::new();
+            let deposed = masters.begin(first);
+            masters.begin(second); // takes the directory of the first one away
+            let (table, file) = (at("data/default/t/r"), at("data/default/t/f"));
+            let files = masters.0.env().fs;
+            files.create_dir_all(&table).unwrap();
+            files.put_new(&file, b"1").unwrap();
+            files.put_new(&at("MasterData/switches"), b"on").unwrap();
+            let refused = [
+                deposed.remove_dir_all(&table),
+                deposed.remove_file(&file),
+                deposed.replace(&at("MasterData/switches"), b"off"),
+            ];
+            for result in refused {
+                assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            }
+            assert!(files.exists(&table).unwrap() && files.exists(&file).unwrap());
+            assert_eq!(files.read(&at("MasterData/switches")).unwrap(), b"on");
+            assert_eq!(files.list(&at("MasterData/scratch")).unwrap().len(), 1, "that of the successor");
+        }
+    }
+
+    /// The directory of a master before this one, which came late, is none of a successor.
+    #[test]
+    fn a_directory_of_an_earlier_master_is_not_taken_for_one_of_a_later() {
+        let masters = Masters::new();
+        masters.begin(9);
+        let fs = masters.begin(10);
+        let files = masters.0.env().fs;
+        files.remove_dir_all(&at("MasterData/scratch")).unwrap();
+        files.create_dir_all(&at("MasterData/scratch/9-h,16000,1-0123")).unwrap();
+        files.create_dir_all(&at("data/default/t/r")).unwrap();
+        fs.remove_dir_all(&at("data/default/t/r")).unwrap();
+        assert!(!files.exists(&at("data/default/t/r")).unwrap());
     }
 
     /// A master that was deposed finds no directory of its own, and makes none.

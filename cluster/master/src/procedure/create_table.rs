@@ -21,6 +21,8 @@ pub(crate) struct CreateTable {
     descriptor: TableDescriptor,
     split_keys: Vec<Bytes>,
     regions: Vec<RegionInfo>,
+    /// The master before this one has begun it.
+    is_taken_over: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -33,7 +35,7 @@ struct Payload {
 
 impl CreateTable {
     pub(crate) fn new(descriptor: TableDescriptor, split_keys: Vec<Bytes>) -> CreateTable {
-        CreateTable { descriptor, split_keys, regions: Vec::new() }
+        CreateTable { descriptor, split_keys, regions: Vec::new(), is_taken_over: false }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<CreateTable> {
@@ -42,6 +44,7 @@ impl CreateTable {
             descriptor: TableDescriptor::from_pb(&payload.schema)?,
             split_keys: Vec::new(),
             regions: infos(&payload.regions)?,
+            is_taken_over: true,
         })
     }
 
@@ -114,6 +117,16 @@ impl Procedure for CreateTable {
 
     fn makes_or_deletes_table(&self) -> bool {
         true
+    }
+
+    /// The master before this one may be at it still, and write over or take back what clients find. Until it has ended the table is
+    /// locked.
+    fn held_until(&self, core: &MasterState, _id: u64) -> Option<u64> {
+        if self.is_taken_over { core.predecessor_until_ns() } else { None }
+    }
+
+    fn undo_held_until(&self, core: &MasterState) -> Option<u64> {
+        self.held_until(core, 0)
     }
 
     fn payload(&self) -> Vec<u8> {

@@ -68,6 +68,15 @@ impl Job {
         !self.has_run() && self.procedure.can_undo(core, self.record.step as usize)
     }
 
+    /// Until when its next step, or its undo, is to wait; `None`: it may run.
+    pub(super) fn held_until(&self, core: &MasterState) -> Option<u64> {
+        match self.failed {
+            None => self.procedure.held_until(core, self.record.id),
+            Some(_) if self.record.bypassed => None, // nothing more is done
+            Some(_) => self.procedure.undo_held_until(core),
+        }
+    }
+
     /// Whether it may keep its locks for days: a step fails again and again, or it is set aside.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_set_aside() || self.trouble.as_ref().is_some_and(|trouble| trouble.attempts >= STUCK_ATTEMPTS)

@@ -83,7 +83,7 @@ pub(crate) use modify_tracker::ModifyTracker;
 pub(crate) use parameters::Parameters;
 pub(crate) use queue::ProcedureView;
 pub use record::highest_epoch;
-pub(crate) use record::{forget_records, records_dir};
+pub(crate) use record::{are_kept as are_records_kept, forget_records, records_dir};
 pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use server_crash::ServerCrash;
 pub(crate) use set_state::{SetState, StateChange};
@@ -180,6 +180,11 @@ pub(crate) trait Procedure: RunSteps + Send {
     /// Until when, in `Clock::monotonic_ns`, the next step is to wait, with the locks held; `None`: it may run. `id` is the
     /// number of the procedure.
     fn held_until(&self, _core: &MasterState, _id: u64) -> Option<u64> {
+        None
+    }
+
+    /// As [`Procedure::held_until`], for the undo.
+    fn undo_held_until(&self, _core: &MasterState) -> Option<u64> {
         None
     }
 

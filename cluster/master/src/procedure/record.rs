@@ -209,14 +209,20 @@ fn take_over(core: &MasterState) -> Result<()> {
     for left in &dirs {
         fs.remove_dir_all(&all.join(&left.name))?;
     }
-    scratch::remove_others(core)?;
+    // The own one first: it shows the others that they have a successor.
     scratch::make_snapshots_dir(core)?;
+    scratch::remove_others(core)?;
     Ok(fs.sync_dir(&all)?)
 }
 
 /// Whether a later master has taken them. An answer that did not come is none.
 pub(crate) fn are_taken(core: &MasterState) -> bool {
     matches!(core.env.fs.exists(&dir(core)), Ok(false))
+}
+
+/// Whether no later master has taken them. An answer that did not come is none.
+pub(crate) fn are_kept(core: &MasterState) -> bool {
+    matches!(core.env.fs.exists(&dir(core)), Ok(true))
 }
 
 fn move_into_place(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {

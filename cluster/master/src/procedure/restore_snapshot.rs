@@ -218,6 +218,10 @@ impl Procedure for RestoreSnapshot {
         core.predecessor_until_ns()
     }
 
+    fn undo_held_until(&self, core: &MasterState) -> Option<u64> {
+        core.predecessor_until_ns()
+    }
+
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }

@@ -115,7 +115,7 @@ impl Shared {
                 }
                 Progress::Held => {
                     // It may have been released since; whoever does that looks for it in `paused`.
-                    job.not_before_ns = job.procedure.held_until(&self.core, id).unwrap_or(0);
+                    job.not_before_ns = job.held_until(&self.core).unwrap_or(0);
                     if state.interrupts.contains_key(&id) {
                         job.not_before_ns = 0;
                     }
@@ -255,19 +255,24 @@ impl Shared {
             if job.failed.is_some() || job.has_run() {
                 break;
             }
-            if job.procedure.held_until(&self.core, job.record.id).is_some() {
+            if job.held_until(&self.core).is_some() {
                 return Progress::Held;
+            }
+            // The first time it runs, the record was just written.
+            if job.trouble.is_some() && self.stop_if_followed() {
+                return Progress::Stopped;
             }
             match contained(|| self.run_step(job)) {
                 Ok(Ok(())) => {}
                 // The step has found out that it has to wait.
-                Ok(Err(_)) if job.procedure.held_until(&self.core, job.record.id).is_some() => {
-                    return Progress::Held;
-                }
+                Ok(Err(_)) if job.held_until(&self.core).is_some() => return Progress::Held,
                 Ok(Err(error)) => return Progress::Pause(error),
                 Err(failure) if is_never_set_aside(job) => return self.failed_in_recovery(job, failure),
                 Err(failure) => self.set_aside(job, failure),
             }
+        }
+        if job.failed.is_some() && job.held_until(&self.core).is_some() {
+            return Progress::Held;
         }
         match contained(|| self.finish(job)) {
             Ok(Ok(())) => Progress::Done,
@@ -364,6 +369,10 @@ impl Shared {
         } else if job.failed.is_some() {
             // A restart goes on with the undo, not with the steps. Without space for the record it may do either.
             if let Err(error) = self.write_record(&mut job.record) {
+                // But a successor may have ended it, and clients may use what it has made.
+                if !record::are_kept(&self.core) {
+                    return Err(error);
+                }
                 warn!(id = job.record.id, %error, "the failure of a procedure could not be recorded");
             }
             job.procedure.undo(&self.core)?;
@@ -398,18 +407,22 @@ impl Shared {
         let _one_at_a_time = self.record_writes.lock();
         let asked = self.state.lock().interrupts.get(&record.id).copied();
         record.bypassed |= asked == Some(Interrupt::Bypass);
-        record::write(&self.core, record).inspect_err(|_| self.stop_if_followed())
+        record::write(&self.core, record).inspect_err(|_| {
+            self.stop_if_followed();
+        })
     }
 
     /// Ends the work of a master that has a successor: that has taken the records, and goes on with the procedures. A step that would be
-    /// repeated here could undo what was done since.
-    fn stop_if_followed(&self) {
-        if record::are_taken(&self.core) {
+    /// repeated here could undo what was done since. Whether it has one.
+    fn stop_if_followed(&self) -> bool {
+        let is_followed = record::are_taken(&self.core);
+        if is_followed {
             error!("another master has taken the procedures: this one does nothing more");
             self.core.stopped.store(true, Ordering::SeqCst);
             self.state.lock().stopping = true;
             self.wake.notify_all();
         }
+        is_followed
     }
 
     /// A step that does not end: what comes after it must not run, now or after a restart.
