@@ -16,6 +16,8 @@
 //! HBase keeps counts per marker instead, and loses some puts that the rule above shows: where family markers of both
 //! kinds cross, and where a put and its replacement are replaced again. Those corners are not copied.
 
+use std::collections::BTreeMap;
+
 use halcyon_cell::{CellRef, CellType};
 use halcyon_env::invariant;
 
@@ -29,15 +31,6 @@ pub(super) enum Fate {
     Gone,
 }
 
-/// A delete marker as far as it hides anything: what was written before it, all versions up to its timestamp or only the one.
-#[derive(Clone, Copy)]
-struct Marker {
-    timestamp: i64,
-    seq: u64,
-    /// A compaction writes it again.
-    stays: bool,
-}
-
 /// Markers of one kind that hide a put.
 struct Hiding {
     /// The first of them that was written.
@@ -46,18 +39,72 @@ struct Hiding {
     is_forgotten: bool,
 }
 
+/// Delete markers of the family, or of a column: they hide what was written before them. A row may have a million of each sort, and those of
+/// the family may come in any order: in files of others they may lie with columns.
+#[derive(Default)]
+struct Markers {
+    /// Those that hide all versions up to their timestamps, as far as it matters to the end of a put: by sequence id, with the timestamp. None
+    /// is here of which another one hides all that it hides, so a later one has an older timestamp.
+    reaching: BTreeMap<u64, i64>,
+    /// All of them, by timestamp and sequence id, where it matters which one hides a put. Whether a compaction writes it again.
+    older: BTreeMap<(i64, u64), bool>,
+    /// Those that hide the one version, in the same way.
+    versions: BTreeMap<(i64, u64), bool>,
+}
+
+impl Markers {
+    fn clear(&mut self) {
+        self.reaching.clear();
+        self.older.clear();
+        self.versions.clear();
+    }
+
+    /// Whether a marker that reaches as far hides all that this one could.
+    fn is_superfluous(&self, timestamp: i64, seq: u64) -> bool {
+        self.reaching.range(seq..).next().is_some_and(|(_, &reached)| reached >= timestamp)
+    }
+
+    /// One that hides older versions, too, and is not superfluous.
+    fn add_reaching(&mut self, timestamp: i64, seq: u64) {
+        while let Some((&earlier, &reached)) = self.reaching.range(..=seq).next_back()
+            && reached <= timestamp
+        {
+            self.reaching.remove(&earlier);
+        }
+        self.reaching.insert(seq, timestamp);
+    }
+
+    /// What of those that hide older versions, too, hides a put. One of them is in one of the two maps only.
+    fn hiding_older(&self, put: CellRef<'_>) -> Option<Hiding> {
+        let (timestamp, seq) = (put.timestamp(), put.seq());
+        if let Some((&first, &reached)) = self.reaching.range(seq..).next()
+            && reached >= timestamp
+        {
+            return Some(Hiding { seq: first, is_forgotten: true });
+        }
+        let later = self.older.range((timestamp, 0)..).filter(|((_, marker), _)| *marker >= seq);
+        let first = later.clone().map(|((_, marker), _)| *marker).min()?;
+        Some(Hiding { seq: first, is_forgotten: later.clone().any(|(_, stays)| !stays) })
+    }
+
+    /// What of those that hide one version hides a put. Those of one version all stay, or none does.
+    fn hiding_version(&self, put: CellRef<'_>) -> Option<Hiding> {
+        let (timestamp, seq) = (put.timestamp(), put.seq());
+        let (&(_, first), stays) = self.versions.range((timestamp, seq)..=(timestamp, u64::MAX)).next()?;
+        Some(Hiding { seq: first, is_forgotten: !stays })
+    }
+}
+
+/// No column has so many versions: `VERSIONS` of those that keep all.
+const VERSIONS_ALL: u32 = i32::MAX as u32;
+
 /// Follows the cells of one row.
 pub(super) struct NewVersions {
     versions_max: u32,
     /// Whether only the end of a put matters, and not what brought it about.
     ends_alike: bool,
-    /// Those that hide older versions, too, by timestamp, the newest first. If `ends_alike` each was written after those before it. There may
-    /// be a million of them in a row, as of the others.
-    of_family: Vec<Marker>,
-    of_column: Vec<Marker>,
-    /// Those that hide one version: by timestamp, the newest first, and of one timestamp by when they were written, the last first.
-    of_family_versions: Vec<Marker>,
-    of_column_versions: Vec<Marker>,
+    of_family: Markers,
+    of_column: Markers,
     /// The column, once there was a cell of it.
     on_column: bool,
     qualifier: Vec<u8>,
@@ -84,10 +131,8 @@ impl NewVersions {
         NewVersions {
             versions_max,
             ends_alike,
-            of_family: Vec::new(),
-            of_column: Vec::new(),
-            of_family_versions: Vec::new(),
-            of_column_versions: Vec::new(),
+            of_family: Markers::default(),
+            of_column: Markers::default(),
             on_column: false,
             qualifier: Vec::new(),
             live: Timeline::default(),
@@ -100,7 +145,6 @@ impl NewVersions {
     /// Starts a new row.
     pub fn reset(&mut self) {
         self.of_family.clear();
-        self.of_family_versions.clear();
         self.on_column = false;
     }
 
@@ -113,7 +157,6 @@ impl NewVersions {
         self.qualifier.clear();
         self.qualifier.extend_from_slice(cell.qualifier());
         self.of_column.clear();
-        self.of_column_versions.clear();
         self.live.clear();
         self.last_put = None;
         (self.shown, self.kept) = (0, 0);
@@ -124,45 +167,22 @@ impl NewVersions {
         let (cell_type, timestamp, seq) = (cell.cell_type(), cell.timestamp(), cell.seq());
         let is_of_family = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteFamilyVersion);
         let with_older = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteColumn);
-        let (older, versions) = match is_of_family {
-            true => (&mut self.of_family, &mut self.of_family_versions),
-            false => (&mut self.of_column, &mut self.of_column_versions),
-        };
+        let markers = if is_of_family { &mut self.of_family } else { &mut self.of_column };
         if self.ends_alike {
-            // A marker before it that hides all older versions of later writes hides all that this one could.
-            if older.last().is_some_and(|earlier| earlier.seq >= seq) {
+            invariant!(!stays, "of markers that a compaction writes again it matters which one hides a put");
+            if markers.is_superfluous(timestamp, seq) {
                 return;
             }
-            if !is_of_family && versions.last().is_some_and(|earlier| earlier.timestamp != timestamp) {
-                versions.clear(); // nothing of that version follows in the column
+            if !is_of_family && markers.versions.first_key_value().is_some_and(|(key, _)| key.0 != timestamp)
+            {
+                markers.versions.clear(); // nothing of that version follows in the column
             }
-            invariant!(!stays, "of markers that a compaction writes again it matters which one hides a put");
         }
-        let marker = Marker { timestamp, seq, stays };
-        if with_older {
-            invariant!(
-                older.last().is_none_or(|earlier| earlier.timestamp >= timestamp),
-                "markers come by timestamp, the newest first: one @{timestamp} is behind an older one"
-            );
-            older.push(marker);
-        } else {
-            // They come in this order, so this is nearly always the end.
-            let is_before = |one: &Marker| (one.timestamp, one.seq) >= (timestamp, seq);
-            let at = versions.partition_point(is_before);
-            versions.insert(at, marker);
+        match (with_older, self.ends_alike) {
+            (true, true) => markers.add_reaching(timestamp, seq),
+            (true, false) => _ = markers.older.insert((timestamp, seq), stays),
+            (false, _) => _ = markers.versions.insert((timestamp, seq), stays),
         }
-    }
-
-    /// What of markers that hide older versions, too, hides a put.
-    fn hiding(&self, older: &[Marker], put: CellRef<'_>) -> Option<Hiding> {
-        let reaching = &older[..older.partition_point(|marker| marker.timestamp >= put.timestamp())];
-        if self.ends_alike {
-            let first = reaching.get(reaching.partition_point(|marker| marker.seq < put.seq()))?;
-            return Some(Hiding { seq: first.seq, is_forgotten: !first.stays });
-        }
-        let later = reaching.iter().filter(|marker| marker.seq >= put.seq());
-        let seq = later.clone().map(|marker| marker.seq).min()?;
-        Some(Hiding { seq, is_forgotten: later.clone().any(|marker| !marker.stays) })
     }
 
     /// What has become of a put, given everything before it in the row.
@@ -170,10 +190,9 @@ impl NewVersions {
         let start = moment_of_put(put.seq());
         let (mut end, mut fate) = (u64::MAX, Fate::Live);
         let mut is_forgotten = false;
-        let older = [&self.of_family, &self.of_column].map(|markers| self.hiding(markers, put));
-        let version =
-            [&self.of_family_versions, &self.of_column_versions].map(|markers| hiding_version(markers, put));
-        for hiding in older.into_iter().chain(version).flatten() {
+        let markers = [&self.of_family, &self.of_column];
+        let hiding = markers.map(|markers| [markers.hiding_older(put), markers.hiding_version(put)]);
+        for hiding in hiding.into_iter().flatten().flatten() {
             end = end.min(moment_of_marker(hiding.seq));
             fate = Fate::Deleted;
             is_forgotten |= hiding.is_forgotten;
@@ -189,12 +208,14 @@ impl NewVersions {
             "{put:?} is newer than the put before it: versions are counted from the newest on"
         );
         self.last_put = Some((put.timestamp(), put.seq()));
-        if let Some(full) = self.live.first_with(self.versions_max, start)
-            && full < end
-        {
-            (end, fate) = (full, Fate::Gone);
+        if self.versions_max < VERSIONS_ALL {
+            if let Some(full) = self.live.first_with(self.versions_max, start)
+                && full < end
+            {
+                (end, fate) = (full, Fate::Gone);
+            }
+            self.live.add(start, end);
         }
-        self.live.add(start, end);
         invariant!(
             self.live.count_at_end() <= self.versions_max,
             "{} puts of a column are there, of {} that it may have",
@@ -210,35 +231,86 @@ impl NewVersions {
     }
 }
 
-/// What of markers that hide one version hides a put. Those of one version all stay, or none does.
-fn hiding_version(versions: &[Marker], put: CellRef<'_>) -> Option<Hiding> {
-    let (timestamp, seq) = (put.timestamp(), put.seq());
-    let behind = versions.partition_point(|one| (one.timestamp, one.seq) >= (timestamp, seq));
-    let last = versions[..behind].last().filter(|last| last.timestamp == timestamp)?;
-    Some(Hiding { seq: last.seq, is_forgotten: !last.stays })
-}
-
 /// How many of the puts seen so far were there at each moment.
+///
+/// A put adds one to a part of the line, which may be as long as `VERSIONS`. So the line is cut into blocks, and of those in between one number
+/// is changed.
 #[derive(Default)]
 struct Timeline {
-    /// From a moment on to the next entry's, this many. Ascending; none before the first.
+    /// Ascending. Only a block that is alone may have no steps.
+    blocks: Vec<Block>,
+}
+
+const BLOCK_STEPS_MAX: usize = 1024;
+
+/// Steps that follow each other.
+#[derive(Default)]
+struct Block {
+    /// From a moment on to the next entry's, this many, and `more`. Ascending; none before the first.
     steps: Vec<(u64, u32)>,
+    more: u32,
+    /// The greatest count of the steps, `more` left out.
+    most: u32,
+}
+
+impl Block {
+    /// The index of the step that begins at `moment`; if there is none, of the first one behind it.
+    fn find(&self, moment: u64) -> Result<usize, usize> {
+        self.steps.binary_search_by_key(&moment, |&(begin, _)| begin)
+    }
+
+    /// One more in those steps that begin from `start` on and before `end`.
+    fn add(&mut self, start: u64, end: u64) {
+        let [first, last] = [start, end].map(|moment| self.find(moment).unwrap_or_else(|behind| behind));
+        if last - first == self.steps.len() {
+            self.more += 1;
+            return;
+        }
+        self.steps[first..last].iter_mut().for_each(|(_, count)| *count += 1);
+        self.find_most();
+    }
+
+    fn find_most(&mut self) {
+        self.most = self.steps.iter().map(|&(_, count)| count).max().unwrap_or(0);
+    }
+
+    fn count_at_end(&self) -> u32 {
+        self.steps.last().map_or(0, |&(_, count)| count + self.more)
+    }
 }
 
 impl Timeline {
     fn clear(&mut self) {
-        self.steps.clear();
+        self.blocks.truncate(1);
+        if let Some(block) = self.blocks.first_mut() {
+            block.steps.clear(); // its memory is used again
+            (block.more, block.most) = (0, 0);
+        }
     }
 
     fn count_at_end(&self) -> u32 {
-        self.steps.last().map_or(0, |&(_, count)| count)
+        self.blocks.last().map_or(0, Block::count_at_end)
+    }
+
+    /// The block of the moment: the last one that does not begin behind it, or else the first.
+    fn block_of(&self, moment: u64) -> usize {
+        let begins = |block: &Block| block.steps.first().is_some_and(|&(begin, _)| begin <= moment);
+        self.blocks.partition_point(begins).saturating_sub(1)
     }
 
     /// The first moment not before `from` at which there were at least `count`.
     fn first_with(&self, count: u32, from: u64) -> Option<u64> {
-        let after = self.steps.partition_point(|&(moment, _)| moment <= from);
-        let steps = &self.steps[after.saturating_sub(1)..];
-        steps.iter().find(|&&(_, there)| there >= count).map(|&(moment, _)| moment.max(from))
+        let first = self.block_of(from);
+        self.blocks.iter().enumerate().skip(first).find_map(|(at, block)| {
+            if block.most + block.more < count {
+                return None;
+            }
+            let after =
+                if at == first { block.steps.partition_point(|&(moment, _)| moment <= from) } else { 0 };
+            let steps = &block.steps[after.saturating_sub(1)..];
+            let step = steps.iter().find(|&&(_, there)| there + block.more >= count);
+            step.map(|&(moment, _)| moment.max(from))
+        })
     }
 
     /// One more from `start` up to, and not at, `end`; `u64::MAX` is for ever.
@@ -246,26 +318,72 @@ impl Timeline {
         if start >= end {
             return;
         }
-        let first = self.cut(start);
-        let last = if end == u64::MAX { self.steps.len() } else { self.cut(end) };
-        self.steps[first..last].iter_mut().for_each(|(_, count)| *count += 1);
-        self.steps.dedup_by(|step, before| step.1 == before.1);
+        self.cut(start);
+        if end != u64::MAX {
+            self.cut(end);
+        }
+        let first = self.block_of(start);
+        for block in &mut self.blocks[first..] {
+            if block.steps[0].0 >= end {
+                break;
+            }
+            block.add(start, end);
+        }
+        self.join(start);
+        self.join(end);
         invariant!(
-            self.steps.is_sorted_by(|a, b| a.0 < b.0),
-            "moments ascend, as they are searched by halves: {:?}",
-            self.steps
+            self.blocks.len() == 1 || self.blocks.iter().all(|block| !block.steps.is_empty()),
+            "a block is found by where it begins"
+        );
+        invariant!(
+            self.blocks.iter().flat_map(|block| &block.steps).is_sorted_by(|a, b| a.0 < b.0),
+            "moments ascend, as they are searched by halves: up to {start} and {end}"
         );
     }
 
-    /// The index of the step that begins at `moment`, made if there is none.
-    fn cut(&mut self, moment: u64) -> usize {
-        match self.steps.binary_search_by_key(&moment, |&(moment, _)| moment) {
-            Ok(at) => at,
-            Err(at) => {
-                let count = if at == 0 { 0 } else { self.steps[at - 1].1 };
-                self.steps.insert(at, (moment, count));
-                at
-            }
+    /// Makes a step begin at `moment`.
+    fn cut(&mut self, moment: u64) {
+        if self.blocks.is_empty() {
+            self.blocks.push(Block::default());
+        }
+        let at = self.block_of(moment);
+        let block = &mut self.blocks[at];
+        let Err(behind) = block.find(moment) else { return };
+        if let Some(before) = behind.checked_sub(1) {
+            block.steps.insert(behind, (moment, block.steps[before].1));
+        } else {
+            let more = std::mem::take(&mut block.more); // none were there before the first, so it counts itself alone
+            block.steps.iter_mut().for_each(|(_, count)| *count += more);
+            block.most += more;
+            block.steps.insert(0, (moment, 0));
+        }
+        if block.steps.len() > BLOCK_STEPS_MAX {
+            let steps = block.steps.split_off(BLOCK_STEPS_MAX / 2);
+            let mut behind = Block { steps, more: block.more, most: 0 };
+            behind.find_most();
+            block.find_most();
+            self.blocks.insert(at + 1, behind);
+        }
+    }
+
+    /// Drops the step that begins at `moment` if it changes nothing.
+    fn join(&mut self, moment: u64) {
+        let at = self.block_of(moment);
+        let Ok(within) = self.blocks[at].find(moment) else { return };
+        let count = |block: &Block, step: usize| block.steps[step].1 + block.more;
+        let before = match (within.checked_sub(1), at.checked_sub(1)) {
+            (Some(before), _) => count(&self.blocks[at], before),
+            (None, Some(before)) => self.blocks[before].count_at_end(),
+            (None, None) => 0,
+        };
+        if count(&self.blocks[at], within) != before {
+            return;
+        }
+        self.blocks[at].steps.remove(within);
+        if self.blocks[at].steps.is_empty() && self.blocks.len() > 1 {
+            self.blocks.remove(at);
+        } else {
+            self.blocks[at].find_most();
         }
     }
 }
@@ -290,6 +408,8 @@ mod tests {
                 "column" => (CellType::DeleteColumn, "q"),
                 "family" => (CellType::DeleteFamily, ""),
                 "version" => (CellType::DeleteFamilyVersion, ""),
+                "family:q" => (CellType::DeleteFamily, "q"),
+                "version:q" => (CellType::DeleteFamilyVersion, "q"),
                 other => panic!("unknown type {other}"),
             };
             let timestamp = timestamp.parse().unwrap();
@@ -329,6 +449,49 @@ mod tests {
         assert_eq!(live(2, "put@20#3 put@20#1 put@10#2"), "@20#3 @10#2");
         assert_eq!(live(1, "delete@20#2 put@20#3 put@20#1 put@10#1"), "@20#3");
         assert_eq!(live(2, "put@30#9 put@20#6 put@20#4 put@20#2 put@10#1"), "@30#9 @20#6");
+    }
+
+    /// As files may have them. They were searched as if they had come by timestamp, and a put behind a newer one was there again.
+    #[test]
+    fn markers_of_the_family_may_lie_with_columns() {
+        assert_eq!(live(9, "family@30#1 family@10#2 family:q@50#3 put@40#2 put@30#4 put@20#3"), "@30#4");
+        assert_eq!(live(9, "family@30#5 put@25#5 family:q@20#4 put@20#6"), "@20#6", "it hides no more");
+        assert_eq!(live(9, "family@30#5 family:q@40#5 put@40#5 put@35#6 put@30#1"), "@35#6");
+        assert_eq!(live(9, "family@10#7 family:q@20#4 put@20#4 put@15#5 put@10#5"), "@15#5");
+        assert_eq!(
+            live(9, "version@30#1 version@10#2 version:q@50#3 put@50#3 put@30#1 put@20#1 put@10#2"),
+            "@20#1"
+        );
+        assert_eq!(live(9, "version@30#1 version:q@30#3 put@30#4 put@30#2"), "@30#4");
+    }
+
+    /// What one of them hides, with the first that was written, against all of them looked through.
+    #[test]
+    fn markers_in_any_order_hide_what_each_of_them_hides() {
+        let mut number = 1u64;
+        let mut random = |below: u64| {
+            number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (number >> 33) % below
+        };
+        for round in 0..2_000 {
+            let (mut markers, mut known) = (Markers::default(), Vec::new());
+            for _ in 0..random(9) {
+                let (timestamp, seq) = (random(9) as i64, random(9));
+                known.push((timestamp, seq));
+                if !markers.is_superfluous(timestamp, seq) {
+                    markers.add_reaching(timestamp, seq);
+                }
+            }
+            for (timestamp, seq) in (0..9).flat_map(|timestamp| (0..9).map(move |seq| (timestamp, seq))) {
+                let put = Cell::build(b"r", b"f", b"q", timestamp, CellType::Put, b"", b"", 0).with_seq(seq);
+                let later = known.iter().filter(|known| known.0 >= timestamp && known.1 >= seq);
+                let hiding = markers.hiding_older(put.get());
+                // That of one which hides no more than another may have been left out.
+                let (found, first) = (hiding.map(|it| it.seq), later.clone().map(|known| known.1).min());
+                assert_eq!(found.is_some(), first.is_some(), "{round}: {known:?} @{timestamp}#{seq}");
+                assert!(found >= first && found.is_none_or(|seq| later.clone().any(|known| known.1 == seq)));
+            }
+        }
     }
 
     /// Each put was compared with all of them.
@@ -371,8 +534,8 @@ mod tests {
             let hidden = cell(CellType::Put, "q", 0, 2);
             versions.enter(hidden.get());
             let is_hidden = matches!(of_marker, CellType::DeleteFamily | CellType::DeleteColumn);
-            let hides = versions.hiding(&versions.of_family, hidden.get());
-            let hides = hides.or_else(|| versions.hiding(&versions.of_column, hidden.get()));
+            let hides = [&versions.of_family, &versions.of_column];
+            let hides = hides.map(|markers| markers.hiding_older(hidden.get())).into_iter().flatten().next();
             assert_eq!(hides.map(|it| it.seq), is_hidden.then_some(2 * COUNT), "the first that was written");
         }
         let took = std::time::Duration::from_nanos(work() - begun);
@@ -388,7 +551,83 @@ mod tests {
             let fate = versions.judge(cell.get());
             assert_eq!(fate == Fate::Live, seq >= 9_997);
             assert_eq!(versions.is_full(), seq <= 9_997);
-            assert!(versions.live.steps.len() <= 4);
+            assert!(versions.live.blocks[0].steps.len() <= 4);
         }
+        assert_eq!(versions.live.blocks.len(), 1);
+    }
+
+    /// Each put added one to all steps behind its own: with a million versions a read took minutes.
+    #[test]
+    fn a_put_changes_few_steps_of_a_long_line() {
+        const COUNT: u64 = 6_000;
+        for versions_max in [COUNT as u32 / 2, COUNT as u32, i32::MAX as u32, u32::MAX] {
+            let mut versions = NewVersions::new(versions_max, true);
+            for seq in (1..=COUNT).rev() {
+                let cell =
+                    Cell::build(b"r", b"f", b"q", seq as i64, CellType::Put, b"", b"", 0).with_seq(seq);
+                versions.enter(cell.get());
+                let is_live = versions.judge(cell.get()) == Fate::Live;
+                assert_eq!(is_live, COUNT - seq < u64::from(versions_max));
+            }
+            let blocks = &versions.live.blocks;
+            if versions_max >= VERSIONS_ALL {
+                assert!(blocks.is_empty(), "nothing can push a put out");
+                continue;
+            }
+            assert_eq!(versions.live.count_at_end(), versions_max);
+            assert!(blocks.iter().all(|block| block.steps.len() <= BLOCK_STEPS_MAX));
+            assert!(blocks.len() <= 2 * COUNT as usize / BLOCK_STEPS_MAX + 1, "{} blocks", blocks.len());
+        }
+    }
+
+    /// The line in blocks against one number for each moment.
+    #[test]
+    fn the_line_counts_what_was_there() {
+        const MOMENTS: u64 = 6_000;
+        const COUNT_MAX: u32 = 700;
+        let mut number = 1u64;
+        let mut random = |below: u64| {
+            number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (number >> 33) % below
+        };
+        let (mut line, mut counts) = (Timeline::default(), vec![0u32; MOMENTS as usize]);
+        let (mut blocks_most, mut full_count, mut left_count) = (0, 0, 0);
+        for round in 0..6_000 {
+            let start = random(MOMENTS);
+            let mut end = match random(4) {
+                0 => u64::MAX,
+                1 => MOMENTS.min(start + random(50)),
+                _ => start + random(MOMENTS - start),
+            };
+            let from = start as usize;
+            for count in [1, 2, 300, COUNT_MAX] {
+                let there = counts[from..].iter().position(|&it| it >= count).map(|at| (at + from) as u64);
+                assert_eq!(line.first_with(count, start), there, "round {round}");
+                if count == COUNT_MAX && there.is_some_and(|full| full < end) {
+                    (end, full_count) = (there.unwrap(), full_count + 1); // as of a put
+                }
+            }
+            line.add(start, end);
+            counts.iter_mut().take(end.min(MOMENTS) as usize).skip(from).for_each(|count| *count += 1);
+            left_count += u32::from(end == u64::MAX);
+            assert_eq!(line.count_at_end(), left_count, "round {round}");
+            blocks_most = blocks_most.max(line.blocks.len());
+        }
+        assert!(
+            blocks_most > 2 && full_count > 100,
+            "{blocks_most} blocks, {full_count} puts that met a full line"
+        );
+        let steps = line
+            .blocks
+            .iter()
+            .flat_map(|block| block.steps.iter().map(move |&(moment, count)| (moment, count + block.more)));
+        let mut changes = vec![(0, 0)];
+        for (moment, &count) in counts.iter().enumerate() {
+            if changes.last().is_some_and(|last| last.1 != count) {
+                changes.push((moment as u64, count));
+            }
+        }
+        let steps: Vec<(u64, u32)> = steps.filter(|step| step.0 < MOMENTS).collect();
+        assert_eq!(steps, changes[1..], "a step where the number changes, and no other");
     }
 }
