@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 
+use crate::looks;
 use crate::regex::JavaRegex;
 
-/// What the expressions of one filter may take, in bytes. A pattern of seven bytes needs some MiB (`.{9000}`), and a request may
+/// What the expressions of one request may take, in bytes. A pattern of seven bytes needs some MiB (`.{9000}`), and a request may
 /// have a hundred thousand filters.
 pub(crate) const EXPRESSIONS_BYTES_MAX: usize = 32 << 20;
 
@@ -25,6 +26,11 @@ impl Expressions {
         Expressions { only_checks: true, ..Expressions::default() }
     }
 
+    /// Building the filters that they belong to takes so many looks; checking these takes none.
+    pub fn spend(&self, looks: usize) -> Result<()> {
+        if self.only_checks { Ok(()) } else { looks::spend(looks) }
+    }
+
     /// Errors: as [`JavaRegex::within`]; and `Invalid` if all expressions together take more than [`EXPRESSIONS_BYTES_MAX`].
     pub fn compile(&mut self, pattern: &str, flags: i32) -> Result<Arc<JavaRegex>> {
         let (mut pattern, mut flags) = (pattern, flags);
@@ -40,7 +46,7 @@ impl Expressions {
         self.bytes += regex.held_bytes();
         if self.bytes > EXPRESSIONS_BYTES_MAX {
             return Err(Error::invalid(format!(
-                "the regular expressions of a filter take more than {EXPRESSIONS_BYTES_MAX} bytes"
+                "the regular expressions of a filter, or of all conditions together, take more than {EXPRESSIONS_BYTES_MAX} bytes"
             )));
         }
         self.known.insert((pattern.to_string(), flags), regex.clone());

@@ -12,7 +12,7 @@
 //! columns.rs          by qualifier, counting columns   fuzzy_row.rs        rows with any bytes in places
 //! values.rs           by family, timestamp, value      comparators/        bytes, decimals, text
 //! parse.rs, wire.rs   from bytes, with limits          regex/              Java's patterns
-//! looks.rs            what comparing costs
+//! looks.rs            what comparing costs         kept.rs             what they keep of a row
 //! ```
 //!
 //! Where HBase reads behind the end of a value, overflows, or loses rows by a slip, the code says so and does
@@ -27,6 +27,7 @@ mod comparators;
 mod expressions;
 mod filter;
 mod fuzzy_row;
+mod kept;
 mod list;
 mod looks;
 mod multi_row_range;
@@ -39,4 +40,6 @@ mod wrap;
 
 pub use comparator::{Comparator, compare_op_keeps};
 pub use filter::{Filter, ReturnCode, RowOutcome, finish_row};
-pub use parse::{FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, check_filter, parse_comparator, parse_filter};
+pub use parse::{
+    FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, check_filter, parse_comparator, parse_filter, parse_filters,
+};

@@ -23,17 +23,19 @@
 //! asked on, and the greatest of their hints is where the list goes. OR asks every filter, but a filter that
 //! said it wants to be elsewhere is not asked again before the scan is there (it may hold counters).
 
+mod present;
+
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellComparator, CellRef, Key, KeyRef, Result};
 use halcyon_env::invariant;
 
-use crate::{Filter, ReturnCode};
+use self::present::{AskedCell, Present};
+use crate::kept::{Kept, Room, SHORT_KEY_LEN};
+use crate::{Filter, ReturnCode, looks};
 
 type Filters = Vec<Box<dyn Filter>>;
-
-/// A buffer for a key that is longer than this is not kept from one row to the next.
-const KEPT_KEY_LEN_MAX: usize = 256;
 
 /// What asking a list costs, and how many filters are in it. A list asks each of its filters first whether all is done, and such a question
 /// goes to all filters in there: a filter at the bottom of many lists is asked by each of them.
@@ -198,6 +200,7 @@ impl Filter for AllOf {
                 continue;
             }
             let Some(hint) = filter.next_cell_hint(cell)? else { continue };
+            looks::spend_on_key(hint.get().bytes().len())?;
             let farther = match &farthest {
                 None => true,
                 Some(farthest) => compare(farthest.get(), hint.get(), self.reversed).is_lt(),
@@ -228,50 +231,61 @@ struct Alternative {
     filter: Box<dyn Filter>,
     /// Its answer to the last cell of this row, `None` before the first.
     code: Option<ReturnCode>,
-    /// The cell that it gave this answer to, without the value, where the answer makes it matter. The buffer
-    /// is used again and again.
-    asked: Vec<u8>,
+    /// The number of the family or column that it gave this answer in, if it is done with that.
+    done_with: u64,
+    /// The cell that it answered with a hint, until that is known. It is the same for all filters of the list that did so.
+    asked: Option<Arc<AskedCell>>,
     /// Its hint for that cell, once it was needed.
-    hint: Option<Key>,
+    hint: Option<Hint>,
     /// Whether it included the current cell.
     included: bool,
 }
 
+struct Hint {
+    key: Key,
+    /// Counts a long one.
+    _room: Option<Room>,
+}
+
 impl Alternative {
     fn new(filter: Box<dyn Filter>) -> Alternative {
-        Alternative { filter, code: None, asked: Vec::new(), hint: None, included: false }
+        Alternative { filter, code: None, done_with: 0, asked: None, hint: None, included: false }
     }
 
-    fn answer(&mut self, cell: CellRef<'_>, reversed: bool) -> Result<ReturnCode> {
-        if let Some(code) = self.answer_by_last(cell, reversed)? {
+    /// As before the first cell of a row.
+    fn forget(&mut self) {
+        (self.code, self.included) = (None, false);
+        (self.asked, self.hint) = (None, None);
+    }
+
+    fn answer(&mut self, cell: CellRef<'_>, present: &mut Present, reversed: bool) -> Result<ReturnCode> {
+        if let Some(code) = self.answer_by_last(cell, present, reversed)? {
             self.code = Some(code);
             return Ok(code);
         }
+        (self.asked, self.hint) = (None, None);
         let code = self.filter.filter_cell(cell)?;
-        self.code = Some(code);
-        if !matches!(code, ReturnCode::Include | ReturnCode::Skip) {
-            self.hint = None;
-            self.remember(cell);
+        match code {
+            ReturnCode::Include | ReturnCode::Skip => {}
+            ReturnCode::NextCol | ReturnCode::IncludeAndNextCol => self.done_with = present.column(cell)?,
+            ReturnCode::NextRow | ReturnCode::IncludeAndSeekNextRow => self.done_with = present.family(cell),
+            ReturnCode::SeekNextUsingHint => self.asked = Some(present.asked_cell(cell)?),
         }
+        self.code = Some(code);
         Ok(code)
     }
 
     /// The answer that follows from the last one, if the filter does not want to see `cell`.
-    fn answer_by_last(&mut self, cell: CellRef<'_>, reversed: bool) -> Result<Option<ReturnCode>> {
-        invariant!(
-            matches!(self.code, None | Some(ReturnCode::Include | ReturnCode::Skip))
-                || CellRef::trusted(&self.asked, 0).row() == cell.row(),
-            "an answer holds within its row, because reset comes between rows: {:?} is of another row",
-            self.code
-        );
+    fn answer_by_last(
+        &mut self,
+        cell: CellRef<'_>,
+        present: &mut Present,
+        reversed: bool,
+    ) -> Result<Option<ReturnCode>> {
         Ok(match self.code {
             None | Some(ReturnCode::Include | ReturnCode::Skip) => None,
             Some(ReturnCode::SeekNextUsingHint) => {
-                if self.hint.is_none() {
-                    self.hint = self.filter.next_cell_hint(CellRef::trusted(&self.asked, 0))?;
-                }
-                let before = |hint: &Key| compare(cell.key(), hint.get(), reversed).is_lt();
-                if !self.hint.as_ref().is_some_and(before) {
+                if !self.is_before_hint(cell, present, reversed)? {
                     return Ok(None);
                 }
                 // On the way to the hint each cell would give the same one. But a reversed scan goes forward
@@ -279,47 +293,61 @@ impl Alternative {
                 // answer hangs on the hint for this cell.
                 if reversed {
                     self.hint = None;
-                    self.remember(cell);
+                    self.asked = Some(present.asked_cell(cell)?);
                 }
                 Some(ReturnCode::SeekNextUsingHint)
             }
             Some(ReturnCode::NextCol | ReturnCode::IncludeAndNextCol) => {
-                let asked = CellRef::trusted(&self.asked, 0);
-                let same = asked.qualifier() == cell.qualifier() && asked.family() == cell.family();
-                same.then_some(ReturnCode::NextCol)
+                (self.done_with == present.column_number()).then_some(ReturnCode::NextCol)
             }
             // The next row of one family may be followed by the same row of the next family.
             Some(ReturnCode::NextRow | ReturnCode::IncludeAndSeekNextRow) => {
-                let asked = CellRef::trusted(&self.asked, 0);
-                (asked.family() == cell.family()).then_some(ReturnCode::NextRow)
+                (self.done_with == present.family_number()).then_some(ReturnCode::NextRow)
             }
         })
     }
 
-    fn remember(&mut self, cell: CellRef<'_>) {
-        let key = cell.key().bytes();
-        self.asked.clear();
-        self.asked.extend_from_slice(&(key.len() as u32).to_be_bytes());
-        self.asked.extend_from_slice(&0u32.to_be_bytes());
-        self.asked.extend_from_slice(key);
-        invariant!(
-            CellRef::trusted(&self.asked, 0).key().bytes() == key,
-            "what a filter is asked for a hint with has the key of the cell that it was asked about"
-        );
+    /// Whether the scan is not yet where the filter wanted to go when it was asked last.
+    fn is_before_hint(&mut self, cell: CellRef<'_>, present: &Present, reversed: bool) -> Result<bool> {
+        if self.hint.is_none() {
+            let asked = self.asked.as_ref().expect("what it was asked is there until its hint is");
+            invariant!(
+                asked.get().row() == cell.row(),
+                "an answer holds within its row, because reset comes between rows: {:?} is of another row",
+                asked.get()
+            );
+            let Some(key) = self.filter.next_cell_hint(asked.get())? else { return Ok(false) };
+            let len = key.get().bytes().len();
+            looks::spend_on_key(len)?;
+            match present.kept().room_for_key(len) {
+                Ok(_room) => {
+                    self.hint = Some(Hint { key, _room });
+                    self.asked = None;
+                }
+                // It is made again for the next cell.
+                Err(_) => return Ok(compare(cell.key(), key.get(), reversed).is_lt()),
+            }
+        }
+        let hint = self.hint.as_ref().expect("it was made").key.get();
+        looks::spend_on_key(hint.bytes().len().min(cell.key().bytes().len()))?;
+        Ok(compare(cell.key(), hint, reversed).is_lt())
     }
 }
 
 /// The list of OR (`MUST_PASS_ONE`).
 pub(crate) struct AnyOf {
     alternatives: Vec<Alternative>,
+    present: Present,
     size: Size,
     reversed: bool,
 }
 
 impl AnyOf {
-    pub(crate) fn new(filters: Filters) -> AnyOf {
+    /// `kept`: what the filters of the request keep, together.
+    pub(crate) fn new(filters: Filters, kept: Kept) -> AnyOf {
         let size = Size::of(&filters);
-        AnyOf { alternatives: filters.into_iter().map(Alternative::new).collect(), size, reversed: false }
+        let alternatives = filters.into_iter().map(Alternative::new).collect();
+        AnyOf { alternatives, present: Present::new(kept), size, reversed: false }
     }
 
     fn any(&self, mut question: impl FnMut(&dyn Filter) -> bool) -> bool {
@@ -336,22 +364,19 @@ impl Filter for AnyOf {
         self.size.filters_count
     }
 
-    /// Each alternative may have the key of a cell, and a hint.
+    /// Each alternative may have a cell, and a hint. Long ones are counted while they are there.
     fn held_bytes(&self) -> usize {
         let filters = self.alternatives.iter().map(|one| one.filter.held_bytes()).sum::<usize>();
-        let of_each = size_of::<Alternative>() + 2 * KEPT_KEY_LEN_MAX;
-        size_of::<Self>() + filters + self.alternatives.capacity() * of_each
+        let of_each = size_of::<Alternative>() + 2 * SHORT_KEY_LEN;
+        size_of::<Self>() + Present::HELD_BYTES + filters + self.alternatives.capacity() * of_each
     }
 
     fn reset(&mut self) -> Result<()> {
         for one in &mut self.alternatives {
             one.filter.reset()?;
-            one.code = None;
-            one.included = false;
-            one.hint = None;
-            one.asked.clear();
-            one.asked.shrink_to(KEPT_KEY_LEN_MAX);
+            one.forget();
         }
+        self.present.leave_row();
         Ok(())
     }
 
@@ -380,12 +405,14 @@ impl Filter for AnyOf {
             return Ok(ReturnCode::Include);
         }
         let mut merged = None;
+        self.present.go_to(cell);
         for one in &mut self.alternatives {
             one.included = false;
             if one.filter.filter_all_remaining()? {
+                one.forget(); // until the next row, at least, it is asked nothing
                 continue;
             }
-            let code = one.answer(cell, self.reversed)?;
+            let code = one.answer(cell, &mut self.present, self.reversed)?;
             one.included = code.is_include();
             merged = Some(merged.map_or(code, |merged| merge_any(merged, code)));
         }
@@ -444,6 +471,7 @@ impl Filter for AnyOf {
                 continue;
             }
             let Some(hint) = one.filter.next_cell_hint(cell)? else { return Ok(None) };
+            looks::spend_on_key(hint.get().bytes().len())?;
             let nearer = match &nearest {
                 None => true,
                 Some(nearest) => compare(nearest.get(), hint.get(), self.reversed).is_gt(),

@@ -4,8 +4,10 @@
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Impatience, Patience};
 
-/// So many bytes that are read as text cost a look. A cell with fewer costs no more than what its filter costs.
-const BYTES_OF_A_LOOK: usize = 64;
+/// So many bytes that are read as text, or that a filter is built of, cost a look. A cell with fewer costs no more than what its filter costs.
+pub(crate) const BYTES_OF_A_LOOK: usize = 64;
+/// So many bytes of a key are copied or compared for the cost of a look.
+const KEY_BYTES_OF_A_LOOK: usize = 1 << 10;
 
 /// This thread is about to look at so much.
 ///
@@ -25,4 +27,10 @@ pub(crate) fn spend(looks: usize) -> Result<()> {
 #[inline]
 pub(crate) fn spend_on_bytes(bytes: usize) -> Result<()> {
     spend(bytes / BYTES_OF_A_LOOK)
+}
+
+/// As [`spend`], for a key that is copied or compared for one of many filters.
+#[inline]
+pub(crate) fn spend_on_key(len: usize) -> Result<()> {
+    spend(len / KEY_BYTES_OF_A_LOOK)
 }

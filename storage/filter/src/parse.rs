@@ -19,7 +19,9 @@ use crate::comparators::{
 };
 use crate::expressions::Expressions;
 use crate::fuzzy_row::{FuzzyKey, FuzzyRowFilter};
+use crate::kept::Kept;
 use crate::list::{AllOf, AnyOf};
+use crate::looks::BYTES_OF_A_LOOK;
 use crate::multi_row_range::{MultiRowRangeFilter, RowRange};
 use crate::rows::{
     FilterAllFilter, InclusiveStopFilter, PageFilter, PrefixFilter, RandomRowFilter, RowFilter,
@@ -40,6 +42,11 @@ pub const FILTERS_COUNT_MAX: usize = 100_000;
 /// A request that reaches the limit of depth is not refused for its number of filters.
 const _: () = assert!(FILTER_DEPTH_MAX <= FILTERS_COUNT_MAX);
 
+/// What a range of rows, or a fuzzy key, costs in looks when it is made and sorted, beside its bytes.
+const LOOKS_OF_A_PART: usize = 2;
+/// Timestamps of a filter that are sorted for the cost of a look.
+const TIMESTAMPS_OF_A_LOOK: usize = 8;
+
 const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 
 /// Builds the filter that a request names by its Java class.
@@ -47,28 +54,23 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 /// Errors (kind `Invalid`): the class is unknown, its bytes are not its message or not sensible, or one of
 /// [`FILTER_DEPTH_MAX`] and [`FILTERS_COUNT_MAX`] is exceeded. The message names the class.
 ///
-/// Kinds `NeedsDisk` and `Stopping`: building its expressions would take longer than this thread may, or than anybody
-/// waits (`halcyon_env::Patience`).
+/// Kinds `NeedsDisk` and `Stopping`: building it would take longer than this thread may, or than anybody waits
+/// (`halcyon_env::Patience`).
 pub fn parse_filter(filter: &pb::Filter) -> Result<Box<dyn Filter>> {
-    parse_with(filter, Expressions::default())
+    FilterParser::new(Expressions::default()).parse_whole(filter)
+}
+
+/// As [`parse_filter`], for all filters of one request, such as those of its conditions: limits are for all of them together, and equal
+/// expressions are built once.
+pub fn parse_filters<'a>(filters: impl IntoIterator<Item = &'a pb::Filter>) -> Result<Vec<Box<dyn Filter>>> {
+    let mut parser = FilterParser::new(Expressions::default());
+    filters.into_iter().map(|filter| parser.parse_whole(filter)).collect()
 }
 
 /// Whether [`parse_filter`] knows all classes in a filter and can read it. Builds no expressions, some of which take long: one that
 /// turns out to be too large is none of its errors.
 pub fn check_filter(filter: &pb::Filter) -> Result<()> {
-    parse_with(filter, Expressions::only_checked()).map(|_| ())
-}
-
-fn parse_with(filter: &pb::Filter, expressions: Expressions) -> Result<Box<dyn Filter>> {
-    let mut parser = FilterParser { depth: 0, filters_count: 0, expressions };
-    let parsed = parser.parse(filter)?;
-    assert!(
-        parser.depth == 0 && (1..=FILTERS_COUNT_MAX).contains(&parser.filters_count),
-        "each filter that was entered was left, and all were counted: depth {}, {} filters",
-        parser.depth,
-        parser.filters_count
-    );
-    Ok(parsed)
+    FilterParser::new(Expressions::only_checked()).parse_whole(filter).map(|_| ())
 }
 
 /// As [`parse_filter`], for comparators.
@@ -142,9 +144,26 @@ struct FilterParser {
     depth: usize,
     filters_count: usize,
     expressions: Expressions,
+    kept: Kept,
 }
 
 impl FilterParser {
+    fn new(expressions: Expressions) -> FilterParser {
+        FilterParser { depth: 0, filters_count: 0, expressions, kept: Kept::default() }
+    }
+
+    /// A filter that is in no other one.
+    fn parse_whole(&mut self, filter: &pb::Filter) -> Result<Box<dyn Filter>> {
+        let parsed = self.parse(filter)?;
+        assert!(
+            self.depth == 0 && (1..=FILTERS_COUNT_MAX).contains(&self.filters_count),
+            "each filter that was entered was left, and all were counted: depth {}, {} filters",
+            self.depth,
+            self.filters_count
+        );
+        Ok(parsed)
+    }
+
     fn parse(&mut self, filter: &pb::Filter) -> Result<Box<dyn Filter>> {
         let unknown = || Error::invalid(format!("unknown filter class {}", filter.name));
         let name = filter.name.strip_prefix(PACKAGE).ok_or_else(unknown)?;
@@ -155,6 +174,7 @@ impl FilterParser {
             )));
         }
         let bytes = filter.serialized_filter.clone().unwrap_or_default();
+        self.expressions.spend(1 + bytes.len() / BYTES_OF_A_LOOK)?; // before any of it is decoded
         self.depth += 1;
         let built = match name {
             "FilterList" => self.parse_list(name, &bytes),
@@ -172,9 +192,12 @@ impl FilterParser {
             }
             _ => match parse_row_filter(name, &bytes, &mut self.expressions)? {
                 Some(filter) => Ok(filter),
-                None => match parse_column_filter(name, &bytes)? {
+                None => match parse_column_filter(name, &bytes, &self.expressions)? {
                     Some(filter) => Ok(filter),
-                    None => parse_value_filter(name, &bytes, &mut self.expressions)?.ok_or_else(unknown),
+                    None => {
+                        let value = parse_value_filter(name, &bytes, &mut self.expressions, &self.kept)?;
+                        value.ok_or_else(unknown)
+                    }
                 },
             },
         };
@@ -192,7 +215,7 @@ impl FilterParser {
         }
         Ok(match operator {
             pb::filter_list::Operator::MustPassAll => Box::new(AllOf::new(filters)),
-            pb::filter_list::Operator::MustPassOne => Box::new(AnyOf::new(filters)),
+            pb::filter_list::Operator::MustPassOne => Box::new(AnyOf::new(filters, self.kept.clone())),
         })
     }
 }
@@ -228,6 +251,7 @@ fn parse_row_filter(
         }
         "MultiRowRangeFilter" => {
             let message: pb::MultiRowRangeFilter = decode(name, bytes, &[])?;
+            expressions.spend(LOOKS_OF_A_PART * message.row_range_list.len())?;
             let ranges = message.row_range_list.into_iter().map(|range| {
                 Ok(RowRange {
                     start_inclusive: range.start_row_inclusive(),
@@ -243,6 +267,7 @@ fn parse_row_filter(
             if message.fuzzy_keys_data.is_empty() {
                 return Err(Error::invalid(format!("{name}: there are no keys")));
             }
+            expressions.spend(LOOKS_OF_A_PART * message.fuzzy_keys_data.len())?;
             let mask_v2 = message.is_mask_v2();
             let keys = message
                 .fuzzy_keys_data
@@ -254,7 +279,11 @@ fn parse_row_filter(
     }))
 }
 
-fn parse_column_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter>>> {
+fn parse_column_filter(
+    name: &str,
+    bytes: &Bytes,
+    expressions: &Expressions,
+) -> Result<Option<Box<dyn Filter>>> {
     Ok(Some(match name {
         "ColumnCountGetFilter" => {
             let message: pb::ColumnCountGetFilter = decode(name, bytes, &[&[1]])?;
@@ -283,6 +312,7 @@ fn parse_column_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filte
         "MultipleColumnPrefixFilter" => {
             let message: pb::MultipleColumnPrefixFilter = decode(name, bytes, &[])?;
             let mut prefixes = message.sorted_prefixes;
+            expressions.spend(prefixes.len())?;
             prefixes.sort();
             if prefixes.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Error::invalid(format!("{name}: prefixes must be distinct")));
@@ -295,6 +325,7 @@ fn parse_column_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filte
         }
         "FirstKeyValueMatchingQualifiersFilter" => {
             let message: pb::FirstKeyValueMatchingQualifiersFilter = decode(name, bytes, &[])?;
+            expressions.spend(message.qualifiers.len())?;
             Box::new(FirstKeyOnlyFilter::of_qualifiers(message.qualifiers))
         }
         _ => return Ok(None),
@@ -305,6 +336,7 @@ fn parse_value_filter(
     name: &str,
     bytes: &Bytes,
     expressions: &mut Expressions,
+    kept: &Kept,
 ) -> Result<Option<Box<dyn Filter>>> {
     Ok(Some(match name {
         "FamilyFilter" => {
@@ -358,10 +390,12 @@ fn parse_value_filter(
                 family: message.column_family.unwrap_or_default(),
                 qualifier: message.column_qualifier.unwrap_or_default(),
             };
-            Box::new(DependentColumnFilter::new(column, drop_column, Comparison::new(op, comparator)))
+            let comparison = Comparison::new(op, comparator);
+            Box::new(DependentColumnFilter::new(column, drop_column, comparison, kept.empty_room()))
         }
         "TimestampsFilter" => {
             let message: pb::TimestampsFilter = decode(name, bytes, &[])?;
+            expressions.spend(message.timestamps.len() / TIMESTAMPS_OF_A_LOOK)?;
             let can_hint = message.can_hint();
             for &timestamp in &message.timestamps {
                 check_not_negative::<i64, u64>(name, timestamp)?;

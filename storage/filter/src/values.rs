@@ -7,7 +7,8 @@ use halcyon_proto::pb::CompareType;
 
 use crate::comparator::Comparison;
 use crate::filter::direction_flag;
-use crate::{Filter, ReturnCode};
+use crate::kept::Room;
+use crate::{Filter, ReturnCode, looks};
 
 /// What a [`PartFilter`] compares.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -224,7 +225,7 @@ impl Filter for SingleColumnValueFilter {
     direction_flag!();
 }
 
-/// Room for so many timestamps is kept from one row to the next.
+/// Room for so many timestamps is kept from one row to the next, and counted by `held_bytes` only.
 const TIMESTAMPS_KEPT_MAX: usize = 64;
 
 /// `DependentColumnFilter`: keeps the cells of a row whose timestamp is that of a (passing) cell of the
@@ -236,12 +237,30 @@ pub(crate) struct DependentColumnFilter {
     comparison: Comparison,
     /// Timestamps of the column's cells in this row, descending.
     timestamps: Vec<i64>,
+    room: Room,
     reversed: bool,
 }
 
 impl DependentColumnFilter {
-    pub(crate) fn new(column: Column, drop_column: bool, comparison: Comparison) -> DependentColumnFilter {
-        DependentColumnFilter { column, drop_column, comparison, timestamps: Vec::new(), reversed: false }
+    pub(crate) fn new(
+        column: Column,
+        drop_column: bool,
+        comparison: Comparison,
+        room: Room,
+    ) -> DependentColumnFilter {
+        let timestamps = Vec::new();
+        DependentColumnFilter { column, drop_column, comparison, timestamps, room, reversed: false }
+    }
+
+    /// Each of many filters has all timestamps of its column.
+    fn make_room(&mut self) -> Result<()> {
+        let count = self.timestamps.len();
+        if count < TIMESTAMPS_KEPT_MAX || count < self.timestamps.capacity() {
+            return Ok(());
+        }
+        self.room.grow_to(2 * count * size_of::<i64>())?;
+        self.timestamps.reserve_exact(count);
+        Ok(())
     }
 }
 
@@ -251,12 +270,13 @@ impl Filter for DependentColumnFilter {
     }
 
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.comparison.held_bytes()
+        size_of::<Self>() + self.comparison.held_bytes() + TIMESTAMPS_KEPT_MAX * size_of::<i64>()
     }
 
     fn reset(&mut self) -> Result<()> {
         self.timestamps.clear();
-        self.timestamps.shrink_to(TIMESTAMPS_KEPT_MAX); // nobody counts those between rows
+        self.timestamps.shrink_to(TIMESTAMPS_KEPT_MAX);
+        self.room.clear();
         Ok(())
     }
 
@@ -273,6 +293,7 @@ impl Filter for DependentColumnFilter {
         }
         let timestamp = cell.timestamp();
         if let Err(at) = self.timestamps.binary_search_by(|one| timestamp.cmp(one)) {
+            self.make_room()?;
             self.timestamps.insert(at, timestamp);
             invariant!(
                 self.timestamps.is_sorted_by(|left, right| left > right),
@@ -377,6 +398,7 @@ impl Filter for KeyOnlyFilter {
 
     fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
         let from = cell.get();
+        looks::spend_on_key(from.key().bytes().len())?;
         let length = (from.value_len() as u32).to_be_bytes();
         let value: &[u8] = if self.length_as_value { &length } else { &[] };
         let key = from.key().bytes();
