@@ -10,11 +10,12 @@
 //! `backup-masters`. So a leadership is known by two numbers that are equal: the transaction that created `master` and the
 //! one that last wrote the epoch. A master whose answer was lost finds its leadership by them.
 //!
-//! HBase's masters take part: they create the same znodes with the same bytes. They do not raise the epoch.
+//! HBase's masters take part: they create the same znodes, and each reads those of the others. They do not raise the epoch.
 //!
 //! A master that waits need not wait for the session of the active one: it may be told how to notice that the active one's process has
-//! ended ([`Candidate::watching`]). Then it replaces the znode `master` in the transaction by which it becomes active. Why that is
-//! safe although the notice may be wrong:
+//! ended ([`Candidate::watching`]), or the znode names an earlier process at its own address. Then it replaces the znode `master` in the
+//! transaction by which it becomes active. In two transactions another one could come between, which would not know that the first may
+//! live. Why that is safe although the notice may be wrong:
 //!
 //! - Only a znode that a master of Halcyon made is replaced: the transaction that made it also wrote the epoch last. Masters of HBase are
 //!   left to their sessions.
@@ -23,7 +24,8 @@
 //!   its process ends. Should it not hear of ZooKeeper either, it stops to act when its lease ends.
 //! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
 //!   taken from it before its successor acts. Other files it may change until its lease ends: its successor, which knows that
-//!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over.
+//!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over. How long the lease
+//!   lasts says the znode that is replaced, in a field that HBase passes over.
 //!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
@@ -40,8 +42,10 @@ use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, LeaseState};
 use halcyon_env::Clock;
+use halcyon_proto::pb;
 use halcyon_schema::znode::{self, ActiveMaster};
 use halcyon_schema::{NamespaceDescriptor, ServerName};
+use prost::Message;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -50,7 +54,7 @@ use zookeeper_client as zk;
 
 use crate::cluster::{Runner, ZooKeeperCluster};
 use crate::leadership::{Leadership, Raised};
-use crate::own::{OwnZnode, read_owner};
+use crate::own::{OwnZnode, lease_ms, lease_time, read_owner};
 use crate::session::{Answer, Session};
 use crate::transaction::{Outcome, Write, commit};
 use crate::znodes::{Created, SessionZnodes, Znodes, read_data};
@@ -191,8 +195,59 @@ struct Progress {
     process_end: Option<(i64, BoxFuture<'static, ()>)>,
     /// The process whose znode was created by this transaction has ended.
     ended: Option<i64>,
-    /// The znode of an earlier life was deleted. That process may run, if its address was given to another machine.
-    has_deleted: bool,
+    /// The znode of a master was taken that may live, and for how long that may act: its process has ended as far as this one could see,
+    /// or its address was given to another machine. The transaction that replaces it may have been carried out without an answer.
+    replaced: Option<Duration>,
+}
+
+/// What is done about the `master` znode of another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Its master is active.
+    Wait,
+    /// This master takes its place, in the transaction by which it becomes active.
+    Replace,
+    /// It is deleted. A transaction that replaced it would not show that no master of Halcyon became active meanwhile.
+    Delete,
+}
+
+/// `is_of_halcyon`: the transaction that made it also wrote the epoch last. `is_earlier_life`: it names a process before this one at the
+/// same address. `has_ended`: its process has ended.
+fn verdict(is_of_halcyon: bool, is_earlier_life: bool, has_ended: bool) -> Verdict {
+    match (is_of_halcyon, is_earlier_life, has_ended) {
+        (true, true, _) | (true, _, true) => Verdict::Replace,
+        (false, true, _) => Verdict::Delete,
+        (_, false, _) => Verdict::Wait,
+    }
+}
+
+/// HBase's `Master`, and what a master of Halcyon asks that takes its place. HBase passes over fields that it does not know.
+#[derive(Clone, PartialEq, Message)]
+struct ShownMaster {
+    #[prost(message, required, tag = "1")]
+    master: pb::ServerName,
+    #[prost(uint32, optional, tag = "2")]
+    rpc_version: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    info_port: Option<u32>,
+    /// How long the master may act after its znode was deleted.
+    #[prost(uint64, optional, tag = "1000")]
+    lease_ms: Option<u64>,
+}
+
+impl ShownMaster {
+    fn of(master: &ActiveMaster, lease: Duration) -> ShownMaster {
+        let pb::Master { master, rpc_version, info_port } = master.to_pb();
+        ShownMaster { master, rpc_version, info_port, lease_ms: Some(lease_ms(lease)) }
+    }
+}
+
+/// How long the master with these data may act after its znode was deleted: at least as long as `own`, which is known of those that do
+/// not say it.
+fn lease_of(path: &str, data: &[u8], own: Duration) -> Duration {
+    let shown: Result<ShownMaster> = znode::message(path, data);
+    let shown = shown.ok().and_then(|shown| shown.lease_ms).map(Duration::from_millis);
+    shown.map_or(own, |shown| shown.max(own))
 }
 
 impl Progress {
@@ -251,24 +306,28 @@ impl Standing {
         let (epoch, written) = self.read_epoch().await?;
         let (found, changed) = read_data(&self.session, &path).await?;
         let Some((data, stat)) = found else {
-            return self.become_active(epoch, written.version, None, progress.has_deleted).await;
+            return self.become_active(epoch, written.version, None, progress.replaced).await;
         };
         if stat.ephemeral_owner == self.session.id() {
-            return self.take_up(progress.ended.is_some() || progress.has_deleted).await;
+            return self.take_up(progress.replaced).await;
         }
         let active = ActiveMaster::decode(&path, &data);
-        if let Ok(active) = &active
-            && self.is_earlier_life(&active.server)
-        {
-            info!("{at}: {path} names {}, an earlier life of this master; deleting it", active.server);
-            progress.has_deleted = true;
-            self.delete_master(written.version).await?;
-            return Ok(Attempt::Again);
-        }
         let is_of_halcyon = stat.czxid == written.mzxid;
-        if is_of_halcyon && progress.ended == Some(stat.czxid) {
-            info!("{at}: the process of the active master has ended; {} takes its place", self.master.server);
-            return self.become_active(epoch, written.version, Some(stat.version), true).await;
+        let earlier = active.as_ref().ok().filter(|active| self.is_earlier_life(&active.server));
+        let verdict = verdict(is_of_halcyon, earlier.is_some(), progress.ended == Some(stat.czxid));
+        if verdict != Verdict::Wait {
+            match earlier {
+                Some(it) => info!("{at}: {path} names {}, an earlier life of this master", it.server),
+                None => info!("{at}: the process of the active master has ended"),
+            }
+            let lease = lease_of(&path, &data, lease_time(&self.session));
+            progress.replaced = progress.replaced.max(Some(lease));
+            if verdict == Verdict::Delete {
+                self.delete_master(written.version).await?;
+                return Ok(Attempt::Again);
+            }
+            let replaces = Some(stat.version);
+            return self.become_active(epoch, written.version, replaces, progress.replaced).await;
         }
         if !progress.is_listed {
             self.create_backup().await?;
@@ -299,15 +358,18 @@ impl Standing {
         active.host == own.host && active.port == own.port && active.start_code <= own.start_code
     }
 
-    /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended. `has_replaced`: as in
-    /// [`Standing::take_up`].
+    /// `replaces` is the version of the data of a `master` znode that is there. `replaced`: as in [`Standing::take_up`].
     async fn become_active(
         &self,
         epoch: u64,
         version: i32,
         replaces: Option<i32>,
-        has_replaced: bool,
+        replaced: Option<Duration>,
     ) -> Result<Attempt> {
+        assert!(
+            replaces.is_none() || replaced.is_some(),
+            "a master whose znode is replaced may live, and its lease counts"
+        );
         let paths = &self.session.settings().paths;
         let epoch = self.highest_epoch(epoch).await?;
         let next = epoch
@@ -328,7 +390,7 @@ impl Standing {
         let what = format!("create {} with epoch {next}", paths.master());
         let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
         let outcome = commit(&self.session, &what, &writes).await?;
-        let Outcome::Refused { index, why } = outcome else { return self.take_up(has_replaced).await };
+        let Outcome::Refused { index, why } = outcome else { return self.take_up(replaced).await };
         match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
             (None, zk::Error::BadVersion | zk::Error::NoNode)
@@ -362,8 +424,8 @@ impl Standing {
     /// The leadership of the `master` znode that this session owns.
     ///
     /// Again if it is gone, or the epoch was written by others since. Then the znode is deleted, because it would keep every
-    /// master from becoming active. `has_replaced`: it may have taken the place of a znode that was there.
-    async fn take_up(&self, has_replaced: bool) -> Result<Attempt> {
+    /// master from becoming active. `replaced`: as in [`Progress`].
+    async fn take_up(&self, replaced: Option<Duration>) -> Result<Attempt> {
         let (at, paths) = (self.session.settings(), &self.session.settings().paths);
         let lease = Arc::new(Lease::new(self.master.server.clone(), self.clock.clone()));
         let Some(own) = OwnZnode::find(&self.session, paths.master(), &lease, &*self.clock).await? else {
@@ -385,7 +447,7 @@ impl Standing {
         let epoch = znode::decode_epoch(&path, &data)?;
         info!("{at}: {} is the active master, with epoch {epoch}", self.master.server);
         tokio::spawn(own.clone().renewals(lease.clone(), self.clock.clone()));
-        let raised = Raised { epoch, version: stat.version, has_replaced };
+        let raised = Raised { epoch, version: stat.version, predecessor_lease: replaced };
         Ok(Attempt::Elected(Leadership::new(self.clone(), own, lease, raised)))
     }
 
@@ -418,7 +480,8 @@ impl Standing {
 
     /// What `master` and the znode below `backup-masters` say.
     pub(crate) fn data(&self) -> Vec<u8> {
-        znode::encode(&self.writer(), halcyon_env::random_bytes(), &self.master.to_pb())
+        let shown = ShownMaster::of(&self.master, lease_time(&self.session));
+        znode::encode(&self.writer(), halcyon_env::random_bytes(), &shown)
     }
 
     /// Who writes, as HBase's master says it.
@@ -476,5 +539,41 @@ impl Standing {
             }
         }
         Err(self.session.error(ErrorKind::Busy, "stand for election", &format!("{path} comes and goes")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A master deleted the znode of an earlier process at its address, and another one, which waited, became active before it. That one knew
+    /// of no predecessor that may act.
+    #[test]
+    fn only_znodes_of_others_are_deleted_before_an_election() {
+        for has_ended in [false, true] {
+            assert_eq!(verdict(true, true, has_ended), Verdict::Replace, "nobody comes between");
+            assert_eq!(verdict(false, true, has_ended), Verdict::Delete);
+            assert_eq!(verdict(false, false, has_ended), Verdict::Wait, "HBase's are left to their sessions");
+        }
+        assert_eq!(verdict(true, false, true), Verdict::Replace);
+        assert_eq!(verdict(true, false, false), Verdict::Wait);
+    }
+
+    #[test]
+    fn a_master_shows_how_long_it_may_act() {
+        let (path, second) = ("/hbase/master", Duration::from_secs(1));
+        let master = ActiveMaster { server: ServerName::new("m", 16000, 7), info_port: 16010 };
+        let encoded =
+            |lease: Duration| znode::encode("master:16000", [7; 8], &ShownMaster::of(&master, lease));
+        let data = encoded(60 * second);
+        assert_eq!(ActiveMaster::decode(path, &data).unwrap(), master, "HBase reads it as its own");
+        let lease = lease_of(path, &data, 40 * second);
+        assert!(lease >= 60 * second && lease < 61 * second, "{lease:?}: its session is longer than ours");
+        assert_eq!(lease_of(path, &encoded(20 * second), 40 * second), 40 * second);
+        // An earlier program, or HBase.
+        let of_hbase = znode::encode("master:16000", [7; 8], &master.to_pb());
+        for data in [&of_hbase[..], b"?"] {
+            assert_eq!(lease_of(path, data, 40 * second), 40 * second);
+        }
     }
 }

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use zookeeper_client as zk;
 
 use crate::election::Standing;
-use crate::own::{OwnZnode, lease_time, read_owner};
+use crate::own::{OwnZnode, read_owner};
 use crate::transaction::{Outcome, Write, commit};
 use crate::znodes::{read_children, read_data};
 
@@ -60,8 +60,8 @@ pub(crate) struct Raised {
     pub(crate) epoch: u64,
     /// Of the data of the znode: every other write changes it.
     pub(crate) version: i32,
-    /// The znode of another master was there, whose process has ended as far as this one could see.
-    pub(crate) has_replaced: bool,
+    /// The znode of another master may have been taken, which may act for so long.
+    pub(crate) predecessor_lease: Option<Duration>,
 }
 
 impl Leadership {
@@ -78,7 +78,7 @@ impl Leadership {
 
     /// How long the master before this one may go on, from the election on, should it live after all; `None` if its session had ended.
     pub fn predecessor_lease(&self) -> Option<Duration> {
-        self.0.raised.has_replaced.then(|| lease_time(&self.0.own.session))
+        self.0.raised.predecessor_lease
     }
 
     /// Valid while the `master` znode is ours and ZooKeeper answers.

@@ -15,7 +15,7 @@ use tracing::info;
 use zookeeper_client as zk;
 
 use crate::cluster::Runner;
-use crate::own::{OwnZnode, lease_time, read_owner};
+use crate::own::{OwnZnode, lease_ms, lease_time, read_owner};
 use crate::session::{Answer, Session};
 
 pub(crate) struct Member {
@@ -88,9 +88,8 @@ struct ShownInfo {
 
 impl ShownInfo {
     fn of(info: pb::RegionServerInfo, lease: Duration) -> ShownInfo {
-        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).saturating_add(1); // not rounded down
         let pb::RegionServerInfo { info_port, version_info } = info;
-        ShownInfo { info_port, version_info, lease_ms: Some(lease_ms) }
+        ShownInfo { info_port, version_info, lease_ms: Some(lease_ms(lease)) }
     }
 }
 

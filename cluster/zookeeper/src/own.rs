@@ -40,6 +40,11 @@ pub(crate) fn lease_time(session: &Session) -> Duration {
     session.timeout() * LEASE_PART / LEASE_PARTS
 }
 
+/// A lease as znodes show it, not rounded down.
+pub(crate) fn lease_ms(lease: Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
 /// An ephemeral znode of this session.
 #[derive(Clone)]
 pub(crate) struct OwnZnode {

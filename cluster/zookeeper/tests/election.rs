@@ -575,6 +575,36 @@ async fn an_earlier_life_of_the_same_address_is_not_waited_for() {
     assert_eq!(active(&client, &base).await, Some(later));
 }
 
+/// The znode of the earlier life was deleted in a transaction of its own. A master that waited saw it go, became active, and did not know
+/// that the earlier one may act.
+#[tokio::test]
+#[ignore = "needs a ZooKeeper"]
+async fn whoever_follows_an_earlier_life_knows_of_its_lease() {
+    for round in 0..5 {
+        let (client, base) = raw(&format!("earlier-and-standby-{round}")).await;
+        let relay = Relay::start().await;
+        let killed = connect_to(&relay.address, &base, 30 * SECOND).await;
+        let candidate = killed.stand(&server(16000), INFO_PORT).await.unwrap();
+        candidate.elected().await.unwrap();
+        let standby = Master::stand(&base, 16001, 10 * SECOND).await;
+        standby.waits().await;
+        relay.set(Way::Silent);
+        let cluster = connect(&base, 10 * SECOND).await;
+        let again = ServerName::new("node-1.example", 16000, 1_700_000_000_500);
+        let again = cluster.stand(&again, INFO_PORT).await.unwrap();
+        let next = tokio::select! {
+            next = again.elected() => next.unwrap(),
+            next = standby.elected() => next,
+        };
+        let lease = next.predecessor_lease().expect("the one before may live");
+        assert!(
+            lease >= 20 * SECOND,
+            "{lease:?}: two thirds of its session, which lasts longer than the own one"
+        );
+        assert_eq!(epoch(&client, &base).await, "2");
+    }
+}
+
 /// HBase's own classes read what a master writes.
 #[tokio::test]
 #[ignore = "needs a ZooKeeper"]
