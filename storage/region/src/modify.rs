@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result};
-use halcyon_filter::{Filter, compare_op_keeps, parse_filter};
-use halcyon_proto::pb::CompareType;
+use halcyon_filter::{Filter, compare_op_keeps, parse_filters};
+use halcyon_proto::pb::{self, CompareType};
 
 use crate::api::{
     Condition, ConditionTest, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan, TimeRange,
@@ -467,13 +467,20 @@ impl Times {
     }
 }
 
-/// The filters of conditions. Errors: `Invalid` for one that is unknown or not sensible.
+/// The filters of conditions, within the limits of one request. Errors: `Invalid` for one that is unknown or not sensible, and for more
+/// than a request may have.
 fn filters_of(conditions: &[Condition]) -> Result<Vec<Option<Box<dyn Filter>>>> {
-    let filter = |condition: &Condition| match &condition.test {
-        ConditionTest::Filter(filter) => parse_filter(filter).map(Some),
-        ConditionTest::Column { .. } => Ok(None),
-    };
-    conditions.iter().map(filter).collect()
+    fn filter(condition: &Condition) -> Option<&pb::Filter> {
+        match &condition.test {
+            ConditionTest::Filter(filter) => Some(filter),
+            ConditionTest::Column { .. } => None,
+        }
+    }
+    if !conditions.iter().any(|condition| filter(condition).is_some()) {
+        return Ok(conditions.iter().map(|_| None).collect());
+    }
+    let mut made = parse_filters(conditions.iter().filter_map(filter))?.into_iter();
+    Ok(conditions.iter().map(|condition| filter(condition).and_then(|_| made.next())).collect())
 }
 
 /// The condition's value is the left operand, the stored one the right. An empty value stands for no cell

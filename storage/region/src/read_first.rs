@@ -37,8 +37,8 @@ impl Attempt {
 }
 
 impl Region {
-    /// Carries out a write that reads first. `read_ahead` brings what it reads into the cache. `attempt` has done nothing when it ends with `NeedsDisk`. What is
-    /// not in the cache after `rounds_max` rounds is read under the lock.
+    /// Carries out a write that reads first. `read_ahead` brings what it reads into the cache. `attempt` has done nothing when it ends
+    /// with `NeedsDisk`. What is not in the cache after `rounds_max` rounds is read under the lock.
     pub(crate) fn reading_first<T>(
         &self,
         mode: ReadMode,
