@@ -26,6 +26,7 @@ mod replication_claims;
 mod replication_serial;
 mod replication_source;
 mod rot;
+mod row_deletes;
 mod scan;
 mod single;
 mod status;

@@ -183,7 +183,8 @@ impl Flusher {
     }
 
     /// Measures the memstores, and queues the largest regions while they take too much. What counts is the memory of
-    /// their chunks, filled or not, until nobody reads there any more.
+    /// their chunks, filled or not, until nobody reads there any more. A flush frees it also where it
+    /// holds no cells.
     pub(crate) fn relieve_memory(&self) {
         let parts = &self.parts;
         parts.pressure.update(parts.chunks.used_bytes() as u64);
@@ -191,7 +192,7 @@ impl Flusher {
             return;
         }
         let regions = parts.regions.online();
-        let sized = regions.iter().map(|online| (online.region.memstore_size().heap_bytes, online));
+        let sized = regions.iter().map(|online| (online.region.chunks_bytes(), online));
         let mut sized: Vec<(u64, &Arc<OnlineRegion>)> = sized.collect();
         sized.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let free = self.settings.threads_count.saturating_sub(self.queue.len());

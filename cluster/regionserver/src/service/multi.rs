@@ -35,7 +35,7 @@ use crate::regions::region_table::OnlineRegion;
 /// which all other connections of that thread would wait.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 const INLINE_ACTIONS_MAX: usize = 400;
-/// So many bytes of cells may Appends of a call make there. They make more than they bring.
+/// So many bytes of cells may Appends and Deletes of rows of a call make there. They make more than they bring.
 const INLINE_NEW_BYTES_MAX: usize = 1 << 20;
 /// A call that has made so many bytes of cells is asked like a new one whether there is room for more.
 const NEW_BYTES_MAX: usize = 16 << 20;
@@ -57,7 +57,7 @@ pub(super) struct Run {
     pub(super) unseen: bool,
     /// Something was written.
     pub(super) wrote: bool,
-    /// Bytes of cells that Increments and Appends have made.
+    /// Bytes of cells that Increments, Appends and Deletes of rows have made.
     pub(super) new_bytes: usize,
     pub(super) terms: Terms,
     /// It would keep the thread that received it for too long.
@@ -389,9 +389,14 @@ impl Run {
         Ok(mutation)
     }
 
-    /// Whether Increments and Appends of the call may make more cells, on this thread or at all.
+    /// Whether the call has made so many cells that the rest of it is not for the thread that received it.
+    pub(super) fn has_made_many(&self, mode: ReadMode) -> bool {
+        mode == ReadMode::CacheOnly && self.new_bytes > INLINE_NEW_BYTES_MAX
+    }
+
+    /// Whether Increments, Appends and Deletes of rows of the call may make more cells, on this thread or at all.
     pub(super) fn may_make_more(&self, online: &OnlineRegion, mode: ReadMode) -> Result<(), CallError> {
-        if mode == ReadMode::CacheOnly && self.new_bytes > INLINE_NEW_BYTES_MAX {
+        if self.has_made_many(mode) {
             return Err(CallError::NeedsDisk);
         }
         let is_large = self.new_bytes > NEW_BYTES_MAX && !online.region.info().is_meta();

@@ -133,6 +133,9 @@ impl Run {
         actions: &[pb::Action],
         mode: ReadMode,
     ) -> Result<usize, NeedsDisk> {
+        if self.has_made_many(mode) {
+            return Err(NeedsDisk);
+        }
         let from = self.action_at;
         let end = self.order.batch_end(actions, from);
         let mutations =
@@ -171,6 +174,7 @@ impl Run {
                 return Err(NeedsDisk);
             }
             Ok(outcome) => Ok(outcome.map_or_else(Vec::new, |outcome| {
+                self.new_bytes += outcome.new_bytes;
                 self.tickets.push(outcome.ticket);
                 self.unseen = true;
                 self.wrote = true;

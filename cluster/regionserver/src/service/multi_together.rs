@@ -93,7 +93,8 @@ impl Run {
         if batch.is_empty() {
             return Ok((true, None));
         }
-        if batch.iter().any(|mutation| mutation.kind.returns_cells()) {
+        // A Delete without cells is one of a row.
+        if batch.iter().any(|mutation| mutation.kind.returns_cells() || mutation.cells.is_empty()) {
             self.may_make_more(online, mode)?;
         }
         if let Some(condition) = condition {
