@@ -105,20 +105,35 @@ pub(crate) fn archive_created(core: &MasterState, table: &TableName, regions: &[
 pub(crate) fn left_file(core: &MasterState, table: &TableName) -> Result<Option<PathBuf>> {
     let fs = &*core.env.fs;
     for dir in [layout::table_dir(&core.root, table), layout::mob_table_dir(&core.root, table)] {
-        for region in list(fs, &dir)?.into_iter().filter(|it| it.is_dir && !it.name.starts_with('.')) {
-            let region_dir = dir.join(&region.name);
-            for part in list(fs, &region_dir)?.into_iter().filter(|it| it.is_dir && !it.name.starts_with('.'))
-            {
-                let part_dir = region_dir.join(&part.name);
-                let is_marker = |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE;
-                let is_file = |it: &DirEntry| !it.is_dir && !it.name.starts_with('.') && !is_marker(&it.name);
-                if let Some(file) = list(fs, &part_dir)?.into_iter().find(is_file) {
-                    return Ok(Some(part_dir.join(file.name)));
-                }
+        for region in visible_dirs(fs, &dir)? {
+            if let Some(file) = left_file_of_region(fs, &region)? {
+                return Ok(Some(file));
             }
         }
     }
     Ok(None)
+}
+
+/// Recovered edits count where their region was not removed. A split of WALs that ends after that, such as one of HBase, makes the
+/// region's directory again and puts edits there. They are of no use then: a new table has regions of other names.
+fn left_file_of_region(fs: &dyn FileSystem, region: &Path) -> Result<Option<PathBuf>> {
+    for dir in visible_dirs(fs, region)? {
+        if dir.ends_with(layout::RECOVERED_EDITS) && !fs.exists(&region.join(layout::REGION_INFO))? {
+            continue;
+        }
+        let is_marker = |name: &str| name.ends_with(".seqid") || name == layout::NONCES_FILE;
+        let is_file = |it: &DirEntry| !it.is_dir && !it.name.starts_with('.') && !is_marker(&it.name);
+        if let Some(file) = list(fs, &dir)?.into_iter().find(is_file) {
+            return Ok(Some(dir.join(file.name)));
+        }
+    }
+    Ok(None)
+}
+
+fn visible_dirs(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<PathBuf>> {
+    let is_visible = |it: &DirEntry| it.is_dir && !it.name.starts_with('.');
+    let entries = list(fs, dir)?.into_iter().filter(is_visible);
+    Ok(entries.map(|it| dir.join(it.name)).collect())
 }
 
 /// Removes the directory of a region that never was one of its table's.
@@ -148,4 +163,31 @@ pub(crate) fn remove_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
 
 fn is_family(name: &str) -> bool {
     !name.starts_with('.') && name != layout::RECOVERED_EDITS
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::SimFileSystem;
+
+    use super::*;
+
+    /// A split that ended after its table was deleted left edits, and the name of the table could never be used again.
+    #[test]
+    fn recovered_edits_of_a_removed_region_are_in_nobodys_way() {
+        let fs = SimFileSystem::new().env().fs;
+        let region = Path::new("/hbase/data/default/t/0123456789abcdef0123456789abcdef");
+        let edits = region.join(layout::RECOVERED_EDITS);
+        fs.create_dir_all(&edits).unwrap();
+        let file = edits.join("0000000000000000007");
+        fs.put_new(&file, b"edits").unwrap();
+        assert_eq!(left_file_of_region(&*fs, region).unwrap(), None, "its split made the directory");
+        // A region that was there, and whose row of meta was lost.
+        fs.put_new(&region.join(layout::REGION_INFO), b"PBUF").unwrap();
+        assert_eq!(left_file_of_region(&*fs, region).unwrap(), Some(file));
+        fs.remove_file(&region.join(layout::REGION_INFO)).unwrap();
+        let cells = region.join("f").join("0123456789abcdef0123456789abcdef");
+        fs.create_dir_all(cells.parent().unwrap()).unwrap();
+        fs.put_new(&cells, b"cells").unwrap();
+        assert_eq!(left_file_of_region(&*fs, region).unwrap(), Some(cells), "cells are files of a table");
+    }
 }
