@@ -700,6 +700,9 @@ impl Many {
         let begun = Instant::now();
         loop {
             let looked = Instant::now();
+            if begun.elapsed() > Duration::from_secs(5) {
+                self.master.recover_dead_servers(); // what a start on a busy machine did not wait for, as the process does now and then
+            }
             let places = self.places();
             let state = self.servers.state.lock();
             let open = places.values().filter(|(server, region_state)| {
