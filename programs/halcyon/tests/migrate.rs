@@ -429,6 +429,144 @@ async fn rows_without_time_in_the_pause_are_found_after_it() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+/// Changes the state of a migration as if a run had been killed behind the note of its cut over, whose pause had had no time to search
+/// for rows that changed since a time.
+fn leave_unsearched(dir: &Path, since_ms: Option<i64>, old_side: &str) {
+    let mut text = std::fs::read_to_string(dir.join("state.json")).unwrap();
+    let mut set = |key: &str, value: &str| {
+        let key = format!("\"{key}\": ");
+        let at = text.find(&key).unwrap_or_else(|| panic!("no {key} in {text}")) + key.len();
+        let end = at + text[at..].find([',', '\n']).unwrap();
+        text.replace_range(at..end, value);
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    set("unsearched_ms", &now.as_millis().to_string());
+    if let Some(since_ms) = since_ms {
+        set("compared_ms", &since_ms.to_string());
+    }
+    set("old_side", &format!("\"{old_side}\""));
+    std::fs::write(dir.join("state.json"), text).unwrap();
+}
+
+/// A cut over was killed behind its note and ended later. A client had deleted a row at the target meanwhile, where a compaction had
+/// dropped all traces of it, and the source had not got the delete. The row was written back as one that had never arrived.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_row_stays_deleted_when_a_cut_over_is_ended_late() {
+    let dir = fresh_dir("migrate-ended-late");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, their_admin)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    put(&here, &["deleted", "kept"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    done(&dir, &["--cut-over"]).await;
+    bypass(&here, "lost").await;
+    let closed = our_admin.describe(&table_name("t")).await.unwrap().with("READONLY", "true");
+    our_admin.modify_table(&closed).await.unwrap();
+    leave_unsearched(&dir, Some(0), "closed");
+
+    there.delete(Delete::new("deleted")).await.unwrap();
+    let traces = async || {
+        let raw = Scan::new().start("deleted").stop_inclusive("deleted").raw(true).all_versions();
+        let mut rows = there.scan(raw).into_stream();
+        rows.next().await.map(Result::unwrap).is_some_and(|row| !row.is_empty())
+    };
+    let until = Instant::now() + Duration::from_secs(120);
+    their_admin.flush(&table_name("t")).await.unwrap();
+    while traces().await {
+        assert!(Instant::now() < until, "the compaction has not dropped the row");
+        their_admin.major_compact(&table_name("t"), None).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(has(&here, "deleted").await, "the source takes no edits");
+
+    let printed = done(&dir, &["--cut-over"]).await;
+    let lost = "row t 'lost': 1 cells had not reached the target and were written now";
+    assert!(printed.contains(lost) && !printed.contains("'deleted'"), "{printed}");
+    for table in [&here, &there] {
+        let found = (has(table, "deleted").await, has(table, "kept").await, has(table, "lost").await);
+        assert_eq!(found, (false, true, true), "{printed}");
+    }
+    done(&dir, &["--verify"]).await;
+    done(&dir, &["--finish"]).await;
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// `--back` forgot that rows were not searched for at the cut over before it. When the next one followed within the hour, nothing
+/// looked for them: clients of the target did not see them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_back_does_not_forget_rows_that_were_not_searched_for() {
+    let dir = fresh_dir("migrate-back-unsearched");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, _)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    put(&here, &["r"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    done(&dir, &["--cut-over"]).await;
+    let reason = "rows that changed last before the last cut over were not all compared";
+
+    leave_unsearched(&dir, Some(0), "opened");
+    bypass(&here, "first").await;
+    let printed = done(&dir, &["--back", "--skip-verify"]).await;
+    assert!(printed.contains(&format!("(--skip-verify), although {reason}")), "{printed}");
+    assert!(has(&here, "first").await && !has(&there, "first").await);
+    let printed = done(&dir, &["--cut-over"]).await;
+    assert!(printed.contains("no comparison of all rows counts any more"), "{printed}");
+    assert!(has(&there, "first").await, "{printed}");
+
+    leave_unsearched(&dir, Some(0), "opened");
+    bypass(&here, "second").await;
+    let printed = done(&dir, &["--back"]).await;
+    assert!(printed.contains(reason), "{printed}");
+    assert!(printed.contains("row t 'second': 1 cells had not reached the target"), "{printed}");
+    assert!(has(&there, "second").await && has(&here, "second").await);
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// `--verify` compared all rows first if too many had changed, or found them by their timestamps only: what the target still had of rows
+/// whose delete had not arrived was written back at the source.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verification_writes_no_row_back_whose_delete_has_not_arrived() {
+    let dir = fresh_dir("migrate-undeleted");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, _)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    here.put(Put::new("deleted").column_at("f", "q", 1_000_000, "v")).await.unwrap();
+    put(&here, &["kept"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    done(&dir, &["--cut-over"]).await;
+    leave_unsearched(&dir, None, "opened");
+    let delete = Delete::new("deleted").up_to(1_000_001).durability(DurabilityLevel::SkipWal);
+    here.delete(delete).await.unwrap();
+    bypass(&here, "lost").await;
+    for step in ["--verify", "--back"] {
+        let error = refused(&dir, &[step]);
+        let told = "of the last deletes some did not arrive: 1 rows have cells that only the target has";
+        assert!(error.contains(told) && error.contains("t 'deleted'"), "{step}: {error}");
+        assert!(!has(&here, "deleted").await && has(&there, "lost").await, "{step}");
+    }
+    assert!(refused(&dir, &["--finish"]).contains("were not all compared"));
+    there.delete(Delete::new("deleted")).await.unwrap();
+    done(&dir, &["--verify"]).await;
+    done(&dir, &["--finish"]).await;
+    assert!(!has(&here, "deleted").await && !has(&there, "deleted").await);
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 /// The change of one table hung, and all tables refused writes for as long as it did.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_ends_when_its_time_is_over() {

@@ -2,133 +2,153 @@
 //! compared.
 //!
 //! A row that did not arrive in time is at the old side only, and nothing there changes any more. So that side is searched first,
-//! unless the pause has done it, and what the new side never got is written there. Then rows that the new side has got since are
+//! unless the pause has done it. What the new side never got is written there. Then rows that the new side has got since are
 //! compared with the old one.
+//!
+//! A row that only the old side has may also have been deleted by a client of the new one, where a compaction has dropped all
+//! traces of it. So nothing is written before the old side has all edits of the new side, and shows the row all the same: what a
+//! look finds without a trace at the new side was deleted before that look, or never came. The same holds for a delete of the old
+//! side that seems not to have arrived: a client may have written the row, with an old timestamp.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::compare::{TOLD_MAX, compare_all, settle, summary, surplus_error};
+use crate::compare::{TOLD_MAX, settle, summary, surplus_error};
 use crate::cut_over::CHANGED_MAX;
 use crate::progress::duration;
-use crate::rows::{Differing, Repair, look, never_arrived, repair};
+use crate::rows::{CellKey, Differing, Repair, key, look, repair, without_trace};
 use crate::search::Places;
 use crate::state::{OldSide, RowOf};
-use crate::{Migration, Way, clocks, marks};
+use crate::{Migration, Way, clocks, ending, marks};
 
 /// See the head of the file. May be called again. The error is the end of a sentence: what is not as it should be.
 pub(crate) async fn after(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
     let (from, to) = migration.pair(way);
-    let unsearched_ms = migration.state.lock().unsearched_ms;
-    let late = match unsearched_ms {
-        Some(paused_ms) => late_rows(migration, way, paused_ms).await.and_then(|searched| match searched {
-            true => Ok(()),
-            false => Err(too_many(from.name)),
-        }),
-        None => Ok(()),
+    let unsearched_ms = migration.state.lock().unsearched(way);
+    let looked = match unsearched_ms {
+        Some(paused_ms) => first_look(migration, way, paused_ms).await.map(Some),
+        None => Ok(None),
     };
     // Whatever was found: edits wait for it.
     from.set_read_only(&migration.tables(), false, false).await?;
     println!("{}: takes edits of the {} from now on; keep clients away from it", from.name, to.name);
     migration.note_old_side(OldSide::Opened)?;
-    late?;
-    note_searched(migration)?;
+    if let Some(doubts) = looked? {
+        let doubts = doubts.ok_or_else(|| {
+            format!("more than {CHANGED_MAX} rows of the {} could not be compared: --verify", from.name)
+        })?;
+        second_look(migration, way, doubts).await?;
+    }
     let began = Instant::now();
     marks::drain(to, from).await?;
     marks::drain(from, to).await?; // writes of clients that were forgotten
     compare_back(migration, way, began).await
 }
 
-fn note_searched(migration: &Migration) -> Result<(), String> {
-    migration.state.lock().unsearched_ms = None;
-    migration.save()
+/// Rows that differ behind a cut over whose pause had no time to search, `way` its way: what the new side never got is at the old side
+/// only, and a comparison would write cells there whose delete did not arrive. So this comes before it. Nothing is done if the search
+/// was made.
+pub(crate) async fn check(migration: &Migration, way: Way, rows: &BTreeSet<RowOf>) -> Result<(), String> {
+    let unsearched_ms = migration.state.lock().unsearched(way);
+    let Some(paused_ms) = unsearched_ms else { return Ok(()) };
+    let doubts = doubts_about(migration, way, rows, paused_ms).await?;
+    second_look(migration, way, doubts).await
 }
 
-fn too_many(side: &str) -> String {
-    format!("more than {CHANGED_MAX} rows of the {side} could not be compared: --verify")
+/// What a row looks like that differs, for it to be looked at again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Doubt {
+    /// Cells of the old side without a trace at the new one.
+    lost: BTreeSet<CellKey>,
+    /// Cells that only the new side has, although they are from before the pause.
+    undeleted: BTreeSet<CellKey>,
 }
 
-/// Compares all rows behind a cut over, `way` its way. Rows that it could not search for are searched for, too: what the new side never
-/// got is at the old side only, and a comparison alone writes nothing there that clients may have deleted.
-pub(crate) async fn verify(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
-    let (from, to) = migration.pair(way);
-    let back = if way == Way::Forth { Way::Back } else { Way::Forth };
-    let compare = async || compare_all(migration, back).await;
-    let unsearched_ms = migration.state.lock().unsearched_ms;
-    let Some(paused_ms) = unsearched_ms else { return compare().await };
-    let search = async || {
-        marks::drain(to, from).await?; // what clients have deleted since
-        match late_rows(migration, way, paused_ms).await? {
-            true => note_searched(migration).map(|()| true),
-            false => Ok(false),
-        }
-    };
-    match search_and_compare(search, compare).await? {
-        Searched::Before => Ok(()),
-        Searched::Behind => compare_surplus(migration, back).await,
-        Searched::Never => Err(too_many(from.name)),
+type Doubts = BTreeMap<RowOf, Doubt>;
+
+impl Doubt {
+    /// The last write of the old side was at `paused_ms`. What clients have written since is newer. `keeps`: the new side has cells of
+    /// its own, which nobody can tell from those.
+    fn of(row: &Differing, lost: BTreeSet<CellKey>, paused_ms: i64, keeps: bool) -> Doubt {
+        let is_old = |cell: &halcyon_client::Cell| !keeps && cell.timestamp() <= paused_ms;
+        let undeleted = row.surplus().iter().filter(|cell| is_old(cell)).map(key).collect();
+        Doubt { lost, undeleted }
+    }
+
+    fn is_none(&self) -> bool {
+        self.lost.is_empty() && self.undeleted.is_empty()
+    }
+
+    /// Whether a delete of the old side did not arrive, by a second look.
+    fn is_undeleted(&self, again: &Differing) -> bool {
+        again.surplus().iter().any(|cell| self.undeleted.contains(&key(cell)))
+    }
+
+    /// Leaves of a second look what the new side never got.
+    fn keep_lost(&self, again: &mut Differing) {
+        again.keep_missing(&self.lost);
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Searched {
-    Before,
-    Behind,
-    Never,
+/// Looks at the rows of the old side that could not be searched for in the pause, and at those that a comparison since has found. Its
+/// last write was at `paused_ms`. `None`: they are too many.
+async fn first_look(migration: &Migration, way: Way, paused_ms: i64) -> Result<Option<Doubts>, String> {
+    let from = migration.pair(way).0;
+    let since_ms = migration.state.lock().search_since_ms();
+    let places = Places::find(migration, from).await?;
+    let Some(mut changed) = places.changed_since(since_ms, CHANGED_MAX).await? else { return Ok(None) };
+    changed.extend(migration.state.lock().surplus.iter().cloned());
+    let doubts = doubts_about(migration, way, &changed, paused_ms).await?;
+    println!("after the pause: {} rows that the {} had got last were compared", changed.len(), from.name);
+    Ok(Some(doubts))
 }
 
-/// Searches first: a comparison would write what clients had deleted to the side that they have left. If that are too many rows, the
-/// comparison finds those that only the old side has, and these are looked at then.
-async fn search_and_compare(
-    search: impl AsyncFn() -> Result<bool, String>,
-    compare: impl AsyncFn() -> Result<(), String>,
-) -> Result<Searched, String> {
-    let is_found = search().await?;
-    compare().await?;
-    match is_found {
-        true => Ok(Searched::Before),
-        false => Ok(if search().await? { Searched::Behind } else { Searched::Never }),
-    }
-}
-
-/// Looks again at rows of which only the side that follows had cells.
-async fn compare_surplus(migration: &Migration, way: Way) -> Result<(), String> {
-    let rows = migration.state.lock().surplus.clone();
-    let settled = settle(migration, way, rows.into_iter().collect()).await?;
-    let mut state = migration.state.lock();
-    state.surplus = settled.surplus.into_iter().collect();
-    state.unsettled.extend(settled.changing);
-    drop(state);
-    migration.save()
-}
-
-/// Rows of the old side that could not be searched for in the pause, and those that a comparison since has found. Its last write was at
-/// `paused_ms`. False if they are too many.
-async fn late_rows(migration: &Migration, way: Way, paused_ms: i64) -> Result<bool, String> {
+async fn doubts_about(
+    migration: &Migration,
+    way: Way,
+    rows: &BTreeSet<RowOf>,
+    paused_ms: i64,
+) -> Result<Doubts, String> {
     let (from, to) = migration.pair(way);
     let mark = marks::drain(from, to).await?;
-    let since_ms = migration.state.lock().compared_ms;
-    let changed = Places::find(migration, from).await?.changed_since(since_ms, CHANGED_MAX).await?;
-    let Some(mut changed) = changed else { return Ok(false) };
-    changed.extend(migration.state.lock().surplus.iter().cloned());
+    let keeps = migration.keeps_surplus(way);
+    let mut doubts = Doubts::new();
+    for one in look(migration, way, rows, mark.now_ms()).await? {
+        // Clients may have written over a row since then. Only what never came is written: it lies below what they wrote.
+        let lost = without_trace(migration, to, &one.place, one.missing()).await?;
+        let doubt = Doubt::of(&one, lost, paused_ms, keeps);
+        if !doubt.is_none() {
+            doubts.insert(one.place, doubt);
+        }
+    }
+    Ok(doubts)
+}
+
+/// Looks at rows again when the old side has all edits of the new one, and writes at the new side what it never got. The old side
+/// has to take edits.
+async fn second_look(migration: &Migration, way: Way, doubts: Doubts) -> Result<(), String> {
+    let (from, to) = migration.pair(way);
     let mut lost: Vec<(RowOf, usize)> = Vec::new();
     let mut undeleted: Vec<RowOf> = Vec::new();
-    let keeps = migration.keeps_surplus(way);
-    for mut one in look(migration, way, &changed, mark.now_ms()).await? {
-        if is_undeleted(&one, paused_ms, keeps) {
-            undeleted.push(one.place.clone());
+    if !doubts.is_empty() {
+        ending::all_edits(migration, to, from).await?;
+        let mark = marks::set(to).await?;
+        let rows = doubts.keys().cloned().collect();
+        for mut one in look(migration, way, &rows, mark.now_ms()).await? {
+            let doubt = &doubts[&one.place];
+            if doubt.is_undeleted(&one) {
+                undeleted.push(one.place.clone());
+            }
+            doubt.keep_lost(&mut one);
+            let cells = one.missing().len();
+            if cells > 0 {
+                lost.push((one.place.clone(), cells));
+                repair(migration, way, &[one], Repair::Missing).await?;
+            }
         }
-        // Clients may have written over a row since then. Only what never came is written: it lies below what they wrote.
-        let cells = never_arrived(migration, to, &one.place, one.missing()).await?;
-        if cells.is_empty() {
-            continue;
-        }
-        lost.push((one.place.clone(), cells.len()));
-        one.keep_missing(&cells);
-        repair(migration, way, &[one], Repair::Missing).await?;
     }
-    println!("after the pause: {} rows that the {} had got last were compared", changed.len(), from.name);
     for (place, cells) in lost.iter().take(TOLD_MAX) {
         println!(
             "row {}: {cells} cells had not reached the {} and were written now; a client that read the row meanwhile, or \
@@ -140,24 +160,19 @@ async fn late_rows(migration: &Migration, way: Way, paused_ms: i64) -> Result<bo
     if lost.len() > TOLD_MAX {
         println!("{} more rows had cells that had not reached the {}", lost.len() - TOLD_MAX, to.name);
     }
-    match undeleted.is_empty() {
-        true => Ok(true),
-        false => Err(format!(
-            "of the last deletes some did not arrive: {}",
-            surplus_error(migration, way, &undeleted)
-        )),
+    if !undeleted.is_empty() {
+        let rows = surplus_error(migration, way, &undeleted);
+        return Err(format!(
+            "of the last deletes some did not arrive: {rows}. Delete them there, and run this again"
+        ));
     }
-}
-
-/// Whether a delete of the old side seems not to have arrived. What clients have written since the pause is newer. `keeps`: the new
-/// side has cells of its own, which nobody can tell from those.
-fn is_undeleted(row: &Differing, paused_ms: i64, keeps: bool) -> bool {
-    !keeps && row.surplus().iter().any(|cell| cell.timestamp() <= paused_ms)
+    migration.state.lock().note_searched();
+    migration.save()
 }
 
 /// Rows that the new side has got around the cut over and since.
 async fn compare_back(migration: &Arc<Migration>, way: Way, began: Instant) -> Result<(), String> {
-    let back = if way == Way::Forth { Way::Back } else { Way::Forth };
+    let back = way.opposite();
     let to = migration.pair(way).1;
     let since_ms = migration.state.lock().compared_ms.saturating_sub(clocks::APART_MS_MAX);
     let changed = Places::find(migration, to).await?.changed_since(since_ms, CHANGED_MAX).await?;
@@ -187,49 +202,59 @@ async fn compare_back(migration: &Arc<Migration>, way: Way, began: Instant) -> R
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell as Count, RefCell};
-
     use bytes::Bytes;
     use halcyon_client::Cell;
 
     use super::*;
 
-    /// `--verify` found rows that the new side had never got, told of them, and took back the note that rows were not searched for. So the
-    /// next run searched for none, and the migration could be ended without them.
-    #[tokio::test]
-    async fn rows_are_searched_for_before_the_note_is_taken_back() {
-        let run = async |answers: Vec<Result<bool, String>>| {
-            let (done, searches) = (RefCell::new(Vec::new()), Count::new(0));
-            let search = async || {
-                done.borrow_mut().push("search");
-                searches.set(searches.get() + 1);
-                answers[searches.get() - 1].clone()
-            };
-            let compare = async || {
-                done.borrow_mut().push("compare");
-                Ok(())
-            };
-            (search_and_compare(search, compare).await, done.into_inner())
+    fn cell(time: i64) -> Cell {
+        Cell::put(b"r", b"f", b"q", time, b"v")
+    }
+
+    fn row(here: &[i64], there: &[i64]) -> Differing {
+        let cells = |times: &[i64]| times.iter().map(|time| cell(*time)).collect();
+        let place = RowOf { table: 0, row: Bytes::from_static(b"r") };
+        Differing::of(place, cells(here), cells(there)).unwrap()
+    }
+
+    fn keys(times: &[i64]) -> BTreeSet<CellKey> {
+        times.iter().map(|time| key(&cell(*time))).collect()
+    }
+
+    /// A cut over was ended hours later. A client had deleted a row meanwhile, and a compaction had dropped it: only the old side,
+    /// which took no edits yet, had it. It was written back as one that had never arrived.
+    #[test]
+    fn a_row_that_is_gone_at_the_second_look_is_not_written() {
+        let doubt = Doubt::of(&row(&[3, 5], &[]), keys(&[3, 5]), 6, false);
+        let lost = |here: &[i64], there: &[i64]| {
+            let mut again = row(here, there);
+            doubt.keep_lost(&mut again);
+            again.missing().iter().map(Cell::timestamp).collect::<Vec<_>>()
         };
-        let (search, compare) = ("search", "compare");
-        assert_eq!(run(vec![Ok(true)]).await, (Ok(Searched::Before), vec![search, compare]));
-        let too_many = run(vec![Ok(false), Ok(true)]).await;
-        assert_eq!(too_many, (Ok(Searched::Behind), vec![search, compare, search]));
-        let still = run(vec![Ok(false), Ok(false)]).await;
-        assert_eq!(still.0, Ok(Searched::Never), "the note stays");
-        let undeleted = run(vec![Err("undeleted".to_string())]).await;
-        assert_eq!(undeleted, (Err("undeleted".to_string()), vec![search]), "nothing is written back");
+        assert_eq!(lost(&[5], &[]), [5], "the other one was deleted");
+        assert_eq!(lost(&[3, 5], &[3]), [5], "the other one has come");
+        assert_eq!(lost(&[8], &[]), [0; 0], "what is new is on its way");
+        assert!(doubt.lost.len() == 2 && doubt.undeleted.is_empty() && !doubt.is_none());
+        // A client has written the same cell with another value.
+        let place = RowOf { table: 0, row: Bytes::from_static(b"r") };
+        let other = Cell::put(b"r", b"f", b"q", 5, b"w");
+        let mut again = Differing::of(place, vec![cell(5)], vec![other]).unwrap();
+        doubt.keep_lost(&mut again);
+        assert!(again.missing().is_empty());
     }
 
     /// A cell of the target's own, in a row that also changed at the source, was taken for a delete that did not arrive. Each later
     /// run said so again, and compared nothing.
     #[test]
     fn what_only_the_target_has_is_no_lost_delete_if_it_stays() {
-        let cell = |time| Cell::put(b"r", b"f", b"q", time, b"v");
-        let place = RowOf { table: 0, row: Bytes::from_static(b"r") };
-        let row = Differing::of(place, vec![cell(7)], vec![cell(5), cell(7)]).unwrap();
-        assert!(is_undeleted(&row, 6, false));
-        assert!(!is_undeleted(&row, 4, false), "it was written since the pause");
-        assert!(!is_undeleted(&row, 6, true));
+        let looked = row(&[7], &[5, 7]);
+        let undeleted =
+            |paused_ms, keeps| Doubt::of(&looked, BTreeSet::new(), paused_ms, keeps).is_undeleted(&looked);
+        assert!(undeleted(6, false));
+        assert!(!undeleted(4, false), "it was written since the pause");
+        assert!(!undeleted(6, true));
+        // What a client writes with an old timestamp arrives at the old side, too.
+        let doubt = Doubt::of(&looked, BTreeSet::new(), 6, false);
+        assert!(!doubt.is_undeleted(&row(&[5, 7], &[4, 5, 7])));
     }
 }

@@ -153,7 +153,12 @@ pub(crate) async fn reasons_to_walk(migration: &Migration, way: Way) -> Result<V
     let walk = migration.state.lock().walk.clone();
     let now_ms = migration.env.clock.now_ms();
     let within = Duration::from_secs(migration.args.verified_within);
-    Ok(reasons(walk.as_ref(), now_ms, within, migration.pair(way).0.name, &layouts, &servers))
+    let mut all = reasons(walk.as_ref(), now_ms, within, migration.pair(way).0.name, &layouts, &servers);
+    // The comparison looks for them first, see `after.rs`.
+    if migration.state.lock().unsearched(way.opposite()).is_some() {
+        all.push("rows that changed last before the last cut over were not all compared".to_string());
+    }
+    Ok(all)
 }
 
 fn reasons(

@@ -111,8 +111,7 @@ async fn stop_writes(migration: &Arc<Migration>, way: Way, last: &Last) -> Resul
     // What cannot be noted has not happened: the next run would go on from before.
     let noted = paused.and_then(|paused| {
         let next = if way == Way::Forth { Phase::CutOver } else { Phase::Back };
-        let before = std::mem::replace(&mut migration.state.lock().unsearched_ms, paused.unsearched_ms);
-        migration.enter(next).inspect_err(|_| migration.state.lock().unsearched_ms = before)?;
+        migration.file.enter_cut_over(&migration.state, next, paused.unsearched_ms)?;
         Ok(paused.compared)
     });
     match noted {

@@ -92,15 +92,20 @@ async fn drain(migration: &Migration, way: Way) -> Result<(), String> {
         );
     }
     if is_two_way || is_source(left) {
-        let of_side = format!("{} ", left.name);
-        let known = migration.state.lock().walk.clone().map_or_else(Vec::new, |walk| walk.servers);
-        let known = known.iter().filter_map(|server| server.strip_prefix(&of_side)).map(str::to_string);
-        let servers = async || servers(left).await;
-        let drain = async || marks::drain(left, used).await.map(|_| ());
-        let of_dead_servers = async || marks::of_dead_servers(left).await;
-        last_edits(known.collect(), servers, of_dead_servers, drain, async |time| sleep(time).await).await?;
+        all_edits(migration, left, used).await?;
     }
     Ok(())
+}
+
+/// Waits until the other side has all edits of a side, also those of servers that died since all rows were compared.
+pub(crate) async fn all_edits(migration: &Migration, from: &Side, to: &Side) -> Result<(), String> {
+    let of_side = format!("{} ", from.name);
+    let known = migration.state.lock().walk.clone().map_or_else(Vec::new, |walk| walk.servers);
+    let known = known.iter().filter_map(|server| server.strip_prefix(&of_side)).map(str::to_string);
+    let servers = async || servers(from).await;
+    let drain = async || marks::drain(from, to).await.map(|_| ());
+    let of_dead_servers = async || marks::of_dead_servers(from).await;
+    last_edits(known.collect(), servers, of_dead_servers, drain, async |time| sleep(time).await).await
 }
 
 /// The region servers of a side.

@@ -66,6 +66,15 @@ enum Way {
     Back,
 }
 
+impl Way {
+    fn opposite(self) -> Way {
+        match self {
+            Way::Forth => Way::Back,
+            Way::Back => Way::Forth,
+        }
+    }
+}
+
 /// A migration under way.
 ///
 /// # Thread safety
@@ -261,8 +270,7 @@ async fn open_old_side(migration: &Migration, cuts_over: bool) -> Result<(), Str
 
 /// Compares all rows. Fails if either side has more than the other one.
 async fn verify(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
-    let cut_over = if way == Way::Forth { Way::Back } else { Way::Forth };
-    after::verify(migration, cut_over).await?;
+    compare::compare_all(migration, way).await?;
     refuse_surplus(migration, way)
 }
 

@@ -107,6 +107,7 @@ pub(crate) async fn plan(
         surplus: Vec::new(),
         walk: None,
         unsearched_ms: None,
+        unsearched_since_ms: None,
         old_side: OldSide::default(),
     })
 }

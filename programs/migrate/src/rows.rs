@@ -100,9 +100,10 @@ impl Differing {
         !self.missing().is_empty()
     }
 
-    /// Leaves nothing to write but these cells.
-    pub(crate) fn keep_missing(&mut self, cells: &[Cell]) {
-        self.here.retain(|cell| cells.contains(cell));
+    /// Leaves nothing to write but those of these cells that the side that follows does not have in any form.
+    pub(crate) fn keep_missing(&mut self, keys: &BTreeSet<CellKey>) {
+        let theirs: BTreeSet<_> = self.there.iter().map(key).collect();
+        self.here.retain(|cell| keys.contains(&key(cell)) && !theirs.contains(&key(cell)));
     }
 
     /// How many cells each side has.
@@ -111,7 +112,10 @@ impl Differing {
     }
 }
 
-fn key(cell: &Cell) -> (Vec<u8>, Vec<u8>, i64) {
+/// Family, qualifier and timestamp: what tells the cells of a row apart.
+pub(crate) type CellKey = (Vec<u8>, Vec<u8>, i64);
+
+pub(crate) fn key(cell: &Cell) -> CellKey {
     (cell.family().to_vec(), cell.qualifier().to_vec(), cell.timestamp())
 }
 
@@ -171,13 +175,17 @@ async fn get(side: &Side, table: &TableName, rows: &[Bytes], slot: usize) -> Res
     read.map_err(|error| side.failed(&format!("get of {table}"), error))
 }
 
-/// The cells of a row that a side has nothing of, not even below newer ones or delete markers.
-pub(crate) async fn never_arrived(
+/// The cells of a row that a side has nothing of, not even below newer ones or delete markers. It may have had them: a compaction
+/// drops what was deleted.
+pub(crate) async fn without_trace(
     migration: &Migration,
     to: &Side,
     place: &RowOf,
     cells: Vec<Cell>,
-) -> Result<Vec<Cell>, String> {
+) -> Result<BTreeSet<CellKey>, String> {
+    if cells.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let name = migration.table(place.table);
     let scan = Scan::new().start(&place.row).stop_inclusive(&place.row).raw(true).all_versions();
     let mut scanner = to.cluster.table(name.clone(), 0).scan(scan);
@@ -188,7 +196,7 @@ pub(crate) async fn never_arrived(
         there.extend(row.iter().filter(|cell| !cell.cell_type().is_delete()).map(key));
     }
     scanner.close().await;
-    Ok(cells.into_iter().filter(|cell| !there.contains(&key(cell))).collect())
+    Ok(cells.iter().map(key).filter(|key| !there.contains(key)).collect())
 }
 
 /// How much a repair may do.

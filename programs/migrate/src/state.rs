@@ -8,6 +8,8 @@ use halcyon_schema::TableName;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::Way;
+
 /// How far a migration is. Each phase can be begun again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -147,12 +149,54 @@ pub(crate) struct State {
     /// The last write of a pause in which there was no time to search for changed rows, by the clock of the old side. `None`:
     /// there is nothing to search for.
     pub(crate) unsearched_ms: Option<i64>,
+    /// From when on rows are to be searched for then: [`State::compared_ms`] may be later. `None`: the file is of a program that did
+    /// not note it.
+    #[serde(default)]
+    pub(crate) unsearched_since_ms: Option<i64>,
     /// Of the last cut over. It counts in [`Phase::CutOver`] and [`Phase::Back`].
     #[serde(default)]
     pub(crate) old_side: OldSide,
 }
 
 impl State {
+    /// Notes what a pause leaves to be searched for. If that of the cut over before it was not searched for, which went the other way,
+    /// rows may be at one side only that no timestamp shows any more: all are compared before the next one.
+    pub(crate) fn note_pause(&mut self, unsearched_ms: Option<i64>) {
+        if self.unsearched_ms.is_some() {
+            self.walk = None;
+        }
+        self.unsearched_ms = unsearched_ms;
+        self.unsearched_since_ms = unsearched_ms.map(|_| self.compared_ms);
+    }
+
+    pub(crate) fn note_searched(&mut self) {
+        (self.unsearched_ms, self.unsearched_since_ms) = (None, None);
+    }
+
+    /// The last write of the pause of the last cut over, if that went this way and rows are still to be searched for.
+    pub(crate) fn unsearched(&self, way: Way) -> Option<i64> {
+        let last = match self.phase {
+            Phase::CutOver | Phase::GoingBack => Way::Forth,
+            Phase::Back => Way::Back,
+            Phase::CuttingOver if self.before_cut_over() == Phase::Back => Way::Back,
+            _ => return None,
+        };
+        self.unsearched_ms.filter(|_| last == way)
+    }
+
+    /// From when on rows are to be searched for behind a pause.
+    pub(crate) fn search_since_ms(&self) -> i64 {
+        self.unsearched_since_ms.unwrap_or(self.compared_ms)
+    }
+
+    /// Begins a phase. With a cut over the side that clients leave is closed.
+    fn enter(&mut self, phase: Phase) {
+        let before = std::mem::replace(&mut self.phase, phase);
+        if matches!((before, phase), (Phase::CuttingOver, Phase::CutOver) | (Phase::GoingBack, Phase::Back)) {
+            self.old_side = OldSide::Closed;
+        }
+    }
+
     /// What ends the last cut over, and what goes the other way; `None`: there was none.
     fn ways(&self) -> Option<(&'static str, &'static str)> {
         match self.phase {
@@ -280,34 +324,43 @@ impl StateFile {
         saved.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
-    /// Notes that a phase has begun; with a cut over the side that clients leave is closed. If that cannot be saved the state keeps the phase before, and so does the file: it is written once
-    /// more, since an error may come after the file has got its new text.
+    /// Notes that a phase has begun. See [`StateFile::change`].
     pub(crate) fn enter(&self, state: &Mutex<State>, phase: Phase) -> Result<(), String> {
-        let (before, old_side, next) = {
+        self.change(state, |state| state.enter(phase))
+    }
+
+    /// Notes that a pause has ended, and what it has left to be searched for. See [`StateFile::change`].
+    pub(crate) fn enter_cut_over(
+        &self,
+        state: &Mutex<State>,
+        phase: Phase,
+        unsearched_ms: Option<i64>,
+    ) -> Result<(), String> {
+        self.change(state, |state| {
+            state.note_pause(unsearched_ms);
+            state.enter(phase);
+        })
+    }
+
+    /// Changes the state to another phase. If that cannot be saved the state stays as it was, and so does the file: it is written once
+    /// more, since an error may come after the file has got its new text.
+    fn change(&self, state: &Mutex<State>, change: impl FnOnce(&mut State)) -> Result<(), String> {
+        let (before, next) = {
             let mut state = state.lock();
-            let (before, old_side) = (std::mem::replace(&mut state.phase, phase), state.old_side);
-            if matches!(
-                (before, phase),
-                (Phase::CuttingOver, Phase::CutOver) | (Phase::GoingBack, Phase::Back)
-            ) {
-                state.old_side = OldSide::Closed;
-            }
-            (before, old_side, state.clone())
+            let before = state.clone();
+            change(&mut state);
+            (before, state.clone())
         };
         self.save(&next).map_err(|why| {
-            let last = State { phase: before, old_side, ..next };
-            {
-                let mut state = state.lock();
-                (state.phase, state.old_side) = (before, old_side);
-            }
-            match self.save(&last) {
+            *state.lock() = before.clone();
+            match self.save(&before) {
                 Ok(()) => why,
                 Err(more) => {
-                    let before = serde_json::to_string(&before).expect("a phase is a word");
+                    let phase = serde_json::to_string(&before.phase).expect("a phase is a word");
                     format!(
                         "{why}. The file may say that {}, which is not so: when it can be written again ({more}), put the phase \
-                         {before} there",
-                        phase.text()
+                         {phase} there",
+                        next.phase.text()
                     )
                 }
             }
@@ -371,6 +424,7 @@ mod tests {
             surplus: vec![RowOf { table: 0, row }],
             walk: Some(Walk { ended_ms: 5, layouts: vec!["x".to_string()], servers: Vec::new() }),
             unsearched_ms: Some(8),
+            unsearched_since_ms: Some(7),
             old_side: OldSide::OpenedToReturn,
         }
     }
@@ -492,6 +546,52 @@ mod tests {
         assert_ne!(older, text);
         fs.replace("/m/m.json".as_ref(), older.as_bytes()).unwrap();
         assert_eq!(saved(), OldSide::Closed);
+    }
+
+    /// `--back` forgot that rows were not searched for at the cut over before it, which could follow again within the hour: nothing
+    /// looked for them then. And one that could not be noted left the note of its own pause in the file.
+    #[test]
+    fn rows_that_were_not_searched_for_are_not_forgotten_by_the_way_back() {
+        let disk = SimFileSystem::new();
+        let fs = SimFileSystem::hdfs(1);
+        fs.create_dir_all("/m".as_ref()).unwrap();
+        let env = Env { local: Arc::new(fs.clone()), ..disk.env() };
+        let _lock = disk.lock("/m.lock".as_ref()).unwrap();
+        let file = StateFile { env, path: "/m/m.json".into(), _lock };
+        let noted = |state: &State| (state.phase, state.unsearched_ms, state.search_since_ms());
+        let walk = state().walk;
+        let first = State { phase: Phase::CuttingOver, compared_ms: 50, unsearched_ms: None, ..state() };
+        let state = Mutex::new(State { old_side: OldSide::Closed, ..first });
+        file.enter_cut_over(&state, Phase::CutOver, Some(60)).unwrap();
+        assert_eq!(noted(&state.lock()), (Phase::CutOver, Some(60), 50));
+        assert_eq!(
+            (state.lock().unsearched(Way::Forth), state.lock().unsearched(Way::Back)),
+            (Some(60), None)
+        );
+        // A comparison on the way back is later.
+        state.lock().compared_ms = 70;
+        file.enter(&state, Phase::GoingBack).unwrap();
+        assert_eq!(state.lock().unsearched(Way::Forth), Some(60));
+        fs.inject(Fault::new(Operation::Put, "m.json").but_done());
+        file.enter_cut_over(&state, Phase::Back, None).unwrap_err();
+        for left in [state.lock().clone(), file.load().unwrap().unwrap()] {
+            assert_eq!((noted(&left), left.walk), ((Phase::GoingBack, Some(60), 50), walk.clone()));
+        }
+        file.enter_cut_over(&state, Phase::Back, None).unwrap();
+        let left = file.load().unwrap().unwrap();
+        assert_eq!((noted(&left), left.walk), ((Phase::Back, None, 70), None), "all rows are compared next");
+        // What was searched for needs no comparison.
+        let searched = Mutex::new(State { phase: Phase::GoingBack, walk: walk.clone(), ..left });
+        file.enter_cut_over(&searched, Phase::Back, Some(80)).unwrap();
+        assert_eq!(searched.lock().walk, walk);
+        assert_eq!(searched.lock().unsearched(Way::Back), Some(80));
+        searched.lock().old_side = OldSide::Opened;
+        file.enter(&searched, Phase::CuttingOver).unwrap();
+        assert_eq!(searched.lock().unsearched(Way::Back), Some(80), "until it is over");
+        searched.lock().old_side = OldSide::Closed;
+        assert_eq!(searched.lock().unsearched(Way::Back), None, "there was none before it");
+        searched.lock().note_searched();
+        assert_eq!(noted(&searched.lock()), (Phase::CuttingOver, None, 70));
     }
 
     /// The directory could not be synced after the file had its new text. Its "cut over" stayed, so that `--abort` was refused although
