@@ -17,6 +17,7 @@ mod limits;
 mod multi;
 mod nonces;
 mod peer;
+mod pooled;
 mod quotas;
 mod recovery_time;
 mod remote;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Lab, get, settings, table};
 use crate::fake_jvm::{FakeJvm, hosted, hosted_with, lab};
+use crate::inline_cells::{exec_request, multi_request, mutate_request, wide_put};
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::Clock;
@@ -520,5 +521,46 @@ fn a_put_behind_a_condition_is_not_hidden_by_what_was_checked() {
     let put = vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"2")];
     let (response, _) = lab.call::<pb::MutateResponse>("Mutate", &request, put).unwrap();
     assert_eq!((response.processed, lab.row("r")), (Some(true), vec!["2".to_string()]));
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Large Puts waited for room in the memstores with a place among the calls of coprocessors: a few of them had all places, and reads of
+/// all regions with coprocessors were refused.
+#[test]
+fn a_write_that_waits_for_memstores_has_no_place_among_the_calls_of_the_jvm() {
+    let jvm = FakeJvm::new(0);
+    let (lab, dir) = hosted_with(&jvm, "waits", |settings| {
+        settings.coprocessors.calls_max = 1;
+        settings.memstore_share = 0.0; // they are full as soon as somebody looks
+        settings.hold_back_max = Duration::from_secs(2);
+    });
+    let put = || wide_put(1_000, 100);
+    let writes: [(&str, Vec<u8>); 3] = [
+        ("Mutate", mutate_request(&lab, put(), false).encode_to_vec()),
+        ("Multi", multi_request(&lab, vec![put()], false).encode_to_vec()),
+        ("ExecService", exec_request(&lab, vec![put()]).encode_to_vec()),
+    ];
+    for (method, message) in &writes {
+        let waits = |at: u32| {
+            assert!(at < 1_000, "{method} never waits for memstores");
+            let before = lab.server.stats().held_back_count;
+            let is_held = || lab.server.stats().held_back_count > before;
+            std::thread::scope(|scope| {
+                let writing = scope.spawn(|| {
+                    let _context = lab.runtime.enter();
+                    let call = lab.raw_call(method, message.clone().into(), Vec::new());
+                    lab.finish(&lab.client, lab.client.call(call)).is_ok()
+                });
+                while !is_held() && !writing.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let read = is_held().then(|| lab.get(get("r")).map(drop));
+                _ = writing.join().unwrap();
+                read
+            })
+        };
+        let read = (0..).find_map(waits).expect("it waits at last");
+        assert!(read.is_ok(), "{method}: {read:?}");
+    }
     let _ = std::fs::remove_dir_all(&dir);
 }

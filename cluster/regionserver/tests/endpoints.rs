@@ -49,6 +49,15 @@ fn service_call(service: &str, method: &str, request: &impl Message) -> pb::Copr
     }
 }
 
+pub fn mutate_rows(
+    lab: &Lab,
+    condition: Vec<pb::Condition>,
+    mutation_request: Vec<pb::MutationProto>,
+) -> Result<pb::MutateRowsResponse, RpcError> {
+    let request = pb::MutateRowsRequest { condition, mutation_request, ..Default::default() };
+    exec(lab, "MultiRowMutationService", "MutateRows", &request)
+}
+
 fn columns(family: &str, qualifiers: &[&str]) -> pb::Scan {
     let qualifier = qualifiers.iter().map(|q| Bytes::copy_from_slice(q.as_bytes())).collect();
     pb::Scan {

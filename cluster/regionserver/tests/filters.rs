@@ -15,7 +15,7 @@ fn comparator(class: &str, message: &impl Message) -> pb::Comparator {
     pb::Comparator { name, serialized_comparator }
 }
 
-fn filter(class: &str, message: &impl Message) -> pb::Filter {
+pub fn filter(class: &str, message: &impl Message) -> pb::Filter {
     let (name, serialized_filter) = named(class, message);
     pb::Filter { name, serialized_filter }
 }
@@ -38,7 +38,7 @@ fn row_filter(of: &str) -> pb::Filter {
     filter("RowFilter", &pb::RowFilter { compare_filter: equals(pattern(of)) })
 }
 
-fn value_filter(substring: &str) -> pb::Filter {
+pub fn value_filter(substring: &str) -> pb::Filter {
     let comparator =
         comparator("SubstringComparator", &pb::SubstringComparator { substr: substring.to_string() });
     filter("ValueFilter", &pb::ValueFilter { compare_filter: equals(comparator) })
@@ -115,6 +115,93 @@ fn expressions_that_take_long_to_build_are_built_on_the_pool() {
     let (count, response) = multi(vec![get_with(".{300}", "nope"); 40]);
     assert_eq!((count, errors(&response)), (1, 40));
     assert_eq!(pooled(&lab, || class(lab.get(get_with(".{9000}", "nope")))).0, 1);
+}
+
+/// An event loop sorted two million columns of a Get, and put a hundred thousand filters together, before it looked at anything.
+#[test]
+fn what_a_large_message_names_is_built_on_the_pool() {
+    let lab = Lab::new();
+    lab.put("r", "q", "value");
+    let columns = |count: u32, len: usize| {
+        let name = |at: u32| bytes::Bytes::copy_from_slice(&at.to_be_bytes()[4 - len..]);
+        pb::Column { family: "f".into(), qualifier: (0..count).map(name).chain(["q".into()]).collect() }
+    };
+    let get_of = |count, len| {
+        let get = pb::Get { column: vec![columns(count, len)], ..get("r") };
+        pooled(&lab, || lab.get(get).unwrap().1.len())
+    };
+    assert_eq!(get_of(500, 4), (0, 1));
+    assert_eq!(get_of(20_000, 1), (1, 1), "a short message may name many as well");
+    assert_eq!(get_of(20_000, 4), (2, 1), "decoded there, and carried out");
+    let scan_of = |count, len| {
+        let scan = pb::Scan { column: vec![columns(count, len)], ..Default::default() };
+        let request = pb::ScanRequest { limit_of_rows: Some(1), ..lab.open(1, scan) };
+        pooled(&lab, || lab.scan(&request).unwrap().1.len())
+    };
+    assert_eq!(scan_of(500, 4), (0, 1));
+    assert_eq!(scan_of(20_000, 1), (1, 1));
+    assert_eq!(scan_of(20_000, 4), (2, 1));
+    let multi_of = |count, len| {
+        let get = pb::Get { column: vec![columns(count, len)], ..get("r") };
+        let action = vec![pb::Action::of_get(0, get)];
+        let action = pb::RegionAction { region: lab.specifier(), atomic: None, action, condition: None };
+        let request = pb::MultiRequest { region_action: vec![action], ..Default::default() };
+        pooled(&lab, || lab.call::<pb::MultiResponse>("Multi", &request, Vec::new()).unwrap().1.len())
+    };
+    assert_eq!(multi_of(500, 4), (0, 1));
+    assert_eq!(multi_of(20_000, 4), (1, 1));
+    assert_eq!(multi_of(200_000, 4), (2, 1));
+    let check_of = |count: usize| {
+        let prefix = filter("PrefixFilter", &pb::PrefixFilter { prefix: Some("r".into()) });
+        let list = pb::FilterList { operator: 1, filters: vec![prefix; count] };
+        let condition = pb::Condition {
+            row: "r".into(),
+            filter: Some(filter("FilterList", &list)),
+            ..Default::default()
+        };
+        let request = pb::MutateRequest {
+            region: lab.specifier(),
+            mutation: put(1),
+            condition: Some(condition),
+            nonce_group: None,
+        };
+        let cell = Cell::put(b"r", b"f", b"q", i64::MAX, b"new");
+        pooled(&lab, || lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell]).unwrap().0.processed)
+    };
+    assert_eq!(check_of(10), (0, Some(true)));
+    assert_eq!(check_of(2_000), (1, Some(true)));
+}
+
+/// Each condition of a call had 32 MiB for its expressions, and a call may have any number of conditions.
+#[test]
+fn conditions_of_a_call_have_their_expressions_together() {
+    let lab = Lab::new();
+    lab.put("r", "q", "value");
+    let condition = |at: usize| pb::Condition {
+        row: "r".into(),
+        filter: Some(row_filter(&format!("r|.{{{}}}", 9_000 + at))),
+        ..Default::default()
+    };
+    let check = |count: usize, differ: usize| {
+        let conditions = (0..count).map(|at| condition(at * differ)).collect();
+        crate::endpoints::mutate_rows(&lab, conditions, Vec::new())
+    };
+    assert_eq!(check(1, 1).unwrap().processed, Some(true));
+    assert_eq!(check(40, 0).unwrap().processed, Some(true), "equal ones are one");
+    let refused = check(40, 1).expect_err("each takes some MiB");
+    assert!(refused.do_not_retry && refused.message.contains("of all conditions"), "{refused}");
+    // Of a call with one condition after the other each has its own.
+    let region_action = |at| pb::RegionAction {
+        region: lab.specifier(),
+        atomic: None,
+        action: vec![pb::Action::of_mutation(0, put(1))],
+        condition: Some(condition(at)),
+    };
+    let request =
+        pb::MultiRequest { region_action: (0..40).map(region_action).collect(), ..Default::default() };
+    let cells = vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"new"); 40];
+    let response = lab.call::<pb::MultiResponse>("Multi", &request, cells).unwrap().0;
+    assert!(response.region_action_result.iter().all(|result| result.processed == Some(true)));
 }
 
 /// A filter of 140 bytes keeps some MiB, and its scanner counted as one of 4 KiB.

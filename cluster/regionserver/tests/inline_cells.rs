@@ -38,11 +38,11 @@ fn wide(kind: MutationType, row_len: usize, count: u16) -> pb::MutationProto {
     }
 }
 
-fn wide_put(row_len: usize, count: u16) -> pb::MutationProto {
+pub fn wide_put(row_len: usize, count: u16) -> pb::MutationProto {
     wide(MutationType::Put, row_len, count)
 }
 
-fn mutate_request(lab: &Lab, mutation: pb::MutationProto, is_conditional: bool) -> pb::MutateRequest {
+pub fn mutate_request(lab: &Lab, mutation: pb::MutationProto, is_conditional: bool) -> pb::MutateRequest {
     let comparable = pb::ByteArrayComparable { value: None };
     let condition = pb::Condition {
         row: mutation.row.clone().unwrap(),
@@ -59,7 +59,7 @@ fn mutate_request(lab: &Lab, mutation: pb::MutationProto, is_conditional: bool) 
     pb::MutateRequest { region: lab.specifier(), mutation, condition, nonce_group: None }
 }
 
-fn multi_request(lab: &Lab, mutations: Vec<pb::MutationProto>, atomic: bool) -> pb::MultiRequest {
+pub fn multi_request(lab: &Lab, mutations: Vec<pb::MutationProto>, atomic: bool) -> pb::MultiRequest {
     let action = mutations.into_iter().zip(0..).map(|(it, index)| pb::Action::of_mutation(index, it));
     let atomic = Some(atomic);
     let action =
@@ -77,7 +77,7 @@ fn service_call(mutations: Vec<pb::MutationProto>) -> pb::CoprocessorServiceCall
     }
 }
 
-fn exec_request(lab: &Lab, mutations: Vec<pb::MutationProto>) -> pb::CoprocessorServiceRequest {
+pub fn exec_request(lab: &Lab, mutations: Vec<pb::MutationProto>) -> pb::CoprocessorServiceRequest {
     pb::CoprocessorServiceRequest { region: lab.specifier(), call: service_call(mutations) }
 }
 
@@ -195,6 +195,24 @@ fn many_copies_of_a_row_are_made_on_the_pool() {
         assert_eq!(pooled(&check), expected);
         written(put());
     }
+}
+
+/// A call that needed more room than there was kept those behind it waiting, all Gets of its class among them, as long as it liked.
+#[test]
+fn who_needs_much_room_is_refused_when_its_turn_has_come() {
+    let (lab, queues, other) = with_room_for(8 << 20, 2 << 20);
+    let held = queues.reserve(&other, 3 << 20).unwrap();
+    let puts = || vec![wide_put(6_000, 900)];
+    assert_eq!(class(mutate(&lab, puts().remove(0), false)), "RegionTooBusyException");
+    assert_eq!(class(multi(&lab, &multi_request(&lab, puts(), false))), "RegionTooBusyException");
+    let exec = exec_request(&lab, puts());
+    let refused = lab.call::<pb::CoprocessorServiceResponse>("ExecService", &exec, Vec::new());
+    assert_eq!(class(refused), "RegionTooBusyException");
+    assert_eq!(memory_bytes(&lab), 0, "nothing was written");
+    assert_eq!(queues.reserved_bytes(), 3 << 20, "and nothing is kept");
+    drop(held);
+    mutate(&lab, puts().remove(0), false).unwrap();
+    assert_eq!(queues.reserved_bytes(), 0, "all is given back");
 }
 
 /// The message of such a call is so short that no room was kept for it, and its cells have megabytes.

@@ -7,7 +7,7 @@
 //!
 //! Reads and scans announce how large their answers may become. They begin when there is room for that (`Queues::reserve` of
 //! `halcyon-rpc`). A call whose client has not taken earlier answers is skipped. It is checked again when another call ends
-//! and when [`DiskPool::look_again`] is called.
+//! and when [`DiskPool::look_again`] is called. Calls that announce nothing, such as Gets, do not wait behind one that waits for room.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -105,6 +105,8 @@ pub(crate) struct Permit {
 
 /// How many calls whose clients are slow are passed over to find one whose client is not.
 const PASSED_OVER_MAX: usize = 64;
+/// How many calls that wait for room are passed over to find one that needs none.
+const LOOKED_THROUGH_MAX: usize = 4096;
 /// How many calls that nobody waits for are dropped in one go.
 const DROPPED_MAX: usize = 256;
 
@@ -136,7 +138,8 @@ impl DiskPool {
         let class = terms.class;
         let started = {
             let mut state = self.0.state.lock();
-            if state.waiting[class.index()].is_empty()
+            // While there is a thread, all that wait for their class wait for room.
+            if (state.waiting[class.index()].is_empty() || answer_bytes == 0)
                 && self.0.has_thread(&state, class)
                 && let Ok(reservation) = self.0.reserve(terms, answer_bytes)
             {
@@ -235,7 +238,8 @@ impl AnswerRoom {
         });
     }
 
-    fn grow(&self, bytes: usize) -> bool {
+    /// Room for so many bytes more; false if there is none.
+    pub(crate) fn grow(&self, bytes: usize) -> bool {
         let mut taken = self.taken.lock();
         match &mut *taken {
             Some(reservation) => reservation.grow(self.terms.class, bytes),
@@ -300,25 +304,55 @@ impl Shared {
             let Some(first) = state.waiting[at].front() else { return false };
             let reserved = self.reserve(&first.terms, first.answer_bytes);
             if matches!(reserved, Err(NoRoom::ForClass)) {
-                return false;
+                return self.start_without_room(state, class);
             }
             let first = state.waiting[at].pop_front().expect("it was looked at");
             let Ok(reservation) = reserved else {
                 state.waiting[at].push_back(first);
                 continue;
             };
-            let permit = self.start(state, class, first.answer_bytes);
-            match first.start.send(Ok((permit, reservation))) {
-                Ok(()) => return true,
-                Err(unwanted) => {
-                    // Who waited is gone; under the lock already.
-                    let (mut permit, _) = unwanted.expect("it was sent a place");
-                    permit.shared = None;
-                    state.running[at] -= 1;
-                }
+            if self.hand_over(state, class, first, reservation) {
+                return true;
             }
         }
         false
+    }
+
+    /// Starts the first of a class that needs no room, when the first of all finds none. False if there is none.
+    fn start_without_room(self: &Arc<Self>, state: &mut State, class: CallClass) -> bool {
+        let at = class.index();
+        let next = |state: &State| {
+            let mut looked_at = state.waiting[at].iter().take(LOOKED_THROUGH_MAX);
+            looked_at.position(|waiting| waiting.answer_bytes == 0)
+        };
+        while let Some(place) = next(state) {
+            let found = state.waiting[at].remove(place).expect("it was looked at");
+            if self.hand_over(state, class, found, None) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives a place to a call that has waited. False if whoever waited is gone.
+    fn hand_over(
+        self: &Arc<Self>,
+        state: &mut State,
+        class: CallClass,
+        waiting: Waiting,
+        reservation: Option<Reservation>,
+    ) -> bool {
+        let permit = self.start(state, class, waiting.answer_bytes);
+        match waiting.start.send(Ok((permit, reservation))) {
+            Ok(()) => true,
+            Err(unwanted) => {
+                // Under the lock already.
+                let (mut permit, _) = unwanted.expect("it was sent a place");
+                permit.shared = None;
+                state.running[class.index()] -= 1;
+                false
+            }
+        }
     }
 
     /// Tells the first ones of a class that they are dropped if nobody waits for them, so that they take neither a place
@@ -492,6 +526,36 @@ mod tests {
         assert!(room.grow(150) && !room.grow(1), "three quarters are for reads");
         drop(room);
         assert_eq!(queues.reserved_bytes(), 100);
+    }
+
+    /// A call whose cells needed much room, and never found it, kept all Gets of the server waiting until they timed out.
+    #[test]
+    fn who_needs_no_room_does_not_wait_for_it() {
+        let pool = pool(PoolLimits::new(3, 1, 1.0, 0.5));
+        let queues = room_for(1000);
+        pool.keep_room_in(queues.clone());
+        let silent = queues.reserve(&terms(CallClass::Read), 100).expect("alone");
+        let (large, small) = (terms(CallClass::Read), terms(CallClass::Read));
+        let mut large_one = pin!(pool.enter(&large, 700, false));
+        assert!(poll(large_one.as_mut()).is_pending(), "three quarters are for reads");
+        let Poll::Ready(Ok((running, _))) = poll(pin!(pool.enter(&small, 0, false))) else {
+            panic!("there is a thread")
+        };
+        let mut gone = Box::pin(pool.enter(&small, 0, false));
+        let mut next = pin!(pool.enter(&small, 0, false));
+        let mut behind = pin!(pool.enter(&small, 0, false));
+        assert!(poll(gone.as_mut()).is_pending() && poll(next.as_mut()).is_pending(), "no thread is left");
+        assert!(poll(behind.as_mut()).is_pending());
+        drop(gone);
+        drop(running);
+        assert!(poll(large_one.as_mut()).is_pending() && poll(behind.as_mut()).is_pending());
+        let Poll::Ready(Ok(running)) = poll(next.as_mut()) else { panic!("the first that needs no room") };
+        drop(silent);
+        drop(running);
+        let Poll::Ready(Ok(_running)) = poll(large_one.as_mut()) else {
+            panic!("the first, now that there is room")
+        };
+        assert!(poll(behind.as_mut()).is_pending());
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! here to the memstore and the WAL, and shares no part of it with others. So a message of 130 KB may ask for 393 MB. All of it is summed
 //! up before the first cell is made. A request whose cells have more bytes than a request may bring is refused: as cells of a cell block
 //! they would not have come here either. Many copies are made on the pool. Room for them is kept before: of long messages when they
-//! arrive (`decoded_bytes` of `halcyon-rpc`), of others as for an answer.
+//! arrive (`decoded_bytes` of `halcyon-rpc`), of others as for an answer, for most of it only when their turn has come.
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_rpc::{Connection, LONG_PARAM_BYTES, RpcError, exceptions};
+use halcyon_schema::Endpoint;
 use prost::Message;
 
 use super::mutation::cell_count;
@@ -65,7 +66,9 @@ impl InlineCells {
 
     /// Those of a call of `MultiRowMutationService`, whose message is not decoded yet; of a call with a long message room was kept.
     pub fn of_endpoint(call: &pb::CoprocessorServiceCall) -> InlineCells {
-        if call.method_name != "MutateRows" || call.request.len() >= LONG_PARAM_BYTES {
+        let is_long = call.request.len() >= LONG_PARAM_BYTES;
+        let of_rows = || Endpoint::of_service(&call.service_name) == Some(Endpoint::MultiRowMutation);
+        if is_long || call.method_name != "MutateRows" || !of_rows() {
             return InlineCells::default();
         }
         // Whoever carries it out tells of an error.
@@ -168,6 +171,26 @@ mod tests {
             let in_block = pb::MutationProto { associated_cell_count: Some(1), ..proto };
             assert_eq!(InlineCells::of(&in_block), InlineCells::default());
         }
+    }
+
+    /// An aggregate with the name of another service's method asked for room for cells that nobody makes.
+    #[test]
+    fn other_services_make_no_cells() {
+        let rows =
+            pb::MutateRowsRequest { mutation_request: vec![put(700, &[(1, 100, 5)])], ..Default::default() };
+        let count_of = |service: &str, method: &str| {
+            let call = pb::CoprocessorServiceCall {
+                row: Bytes::new(),
+                service_name: service.to_string(),
+                method_name: method.to_string(),
+                request: rows.encode_to_vec().into(),
+            };
+            InlineCells::of_endpoint(&call).count
+        };
+        assert_eq!(count_of("MultiRowMutationService", "MutateRows"), 100);
+        assert_eq!(count_of("hbase.pb.MultiRowMutationService", "MutateRows"), 100);
+        assert_eq!(count_of("AggregateService", "MutateRows"), 0);
+        assert_eq!(count_of("MultiRowMutationService", "GetSum"), 0);
     }
 
     #[test]

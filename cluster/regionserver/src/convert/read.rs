@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use halcyon_cell::ROW_LEN_MAX;
+use halcyon_cell::{Error, ErrorKind, ROW_LEN_MAX};
+use halcyon_env::{Impatience, Patience};
 use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;
 use halcyon_region::{MobScan, Scan, TimeRange};
@@ -22,11 +23,11 @@ const READ_UNCOMMITTED: u8 = 2;
 /// VisibilityController. No cell here has a visibility expression, because mutations that carry one are refused. Cells
 /// without an expression are visible whatever the authorizations are.
 ///
-/// Ends in `NeedsDisk` where the filter's expressions take longer to build than this thread may.
+/// Ends in `NeedsDisk` where the filter's expressions take longer to build, or the columns to sort, than this thread may.
 pub(crate) fn get(get: &pb::Get) -> Result<Scan, CallError> {
     check_row(&get.row)?;
     let mut scan = Scan::of_row(get.row.clone());
-    scan.families = families(&get.column);
+    scan.families = families(&get.column)?;
     scan.max_versions = max_versions(get.max_versions)?;
     scan.time_range = time_range(get.time_range.as_ref())?;
     scan.family_time_ranges = family_time_ranges(&get.cf_time_range)?;
@@ -54,7 +55,7 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, CallError> {
         include_start_row: proto.include_start_row(),
         include_stop_row: proto.include_stop_row.unwrap_or(one_row),
         reversed: proto.reversed(),
-        families: families(&proto.column),
+        families: families(&proto.column)?,
         max_versions: max_versions(proto.max_versions)?,
         time_range: time_range(proto.time_range.as_ref())?,
         family_time_ranges: family_time_ranges(&proto.cf_time_range)?,
@@ -121,7 +122,12 @@ pub(crate) fn first_keys_only(scan: &pb::Scan) -> pb::Scan {
     pb::Scan { filter: Some(filter), ..scan.clone() }
 }
 
-fn families(columns: &[pb::Column]) -> BTreeMap<Bytes, Option<BTreeSet<Bytes>>> {
+/// So many columns are sorted in the time of one look.
+const COLUMNS_PER_LOOK: usize = 4;
+
+fn families(columns: &[pb::Column]) -> Result<BTreeMap<Bytes, Option<BTreeSet<Bytes>>>, CallError> {
+    let count = columns.iter().map(|column| column.qualifier.len()).sum::<usize>();
+    spend(count / COLUMNS_PER_LOOK)?;
     let mut families: BTreeMap<Bytes, Option<BTreeSet<Bytes>>> = BTreeMap::new();
     for column in columns {
         if column.qualifier.is_empty() {
@@ -132,7 +138,16 @@ fn families(columns: &[pb::Column]) -> BTreeMap<Bytes, Option<BTreeSet<Bytes>>> 
         // A family that was asked for as a whole is narrowed by a later column (`Get.addColumn`).
         qualifiers.get_or_insert_with(BTreeSet::new).extend(column.qualifier.iter().cloned());
     }
-    families
+    Ok(families)
+}
+
+fn spend(looks: usize) -> Result<(), CallError> {
+    Patience::spend(u32::try_from(looks).unwrap_or(u32::MAX)).map_err(|impatience| match impatience {
+        Impatience::Spent => CallError::NeedsDisk,
+        Impatience::Unwanted => {
+            Error::new(ErrorKind::Stopping, "nobody waits for the answer any more").into()
+        }
+    })
 }
 
 /// Java reads the number as signed.

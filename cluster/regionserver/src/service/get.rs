@@ -7,12 +7,12 @@ use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags};
 
-use super::{CallError, Waits, decode, hosted, inline, ready};
+use super::{CallError, INLINE_BYTES_MAX, Waits, decode, decode_on_pool, hosted, inline, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::metrics::op_times::Op;
 use crate::quotas::{Intent, OperationQuota};
-use crate::regions::region_table::OnlineRegion;
+use crate::regions::region_table::{OnlineRegion, text};
 
 /// What a read of one row found.
 pub(super) struct Found {
@@ -30,11 +30,21 @@ pub(super) struct Found {
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.gets.add(1);
     server.user_loads.note_reads(&call.connection, 1);
+    let param = std::mem::take(&mut call.param);
+    if param.len() > INLINE_BYTES_MAX {
+        return decode_on_pool(server, call, "Get", param, |server, call, request| {
+            begin(server, call, request, true)
+        });
+    }
+    match decode("Get", param) {
+        Ok(request) => begin(server, call, request, false),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// `is_large`: it would keep the thread that received it for too long.
+fn begin(server: &Arc<RegionServer>, call: Call, request: pb::GetRequest, is_large: bool) -> Outcome {
     let codec = if call.connection.get_uses_cell_block() { call.connection.codec } else { None };
-    let request: pb::GetRequest = match decode("Get", std::mem::take(&mut call.param)) {
-        Ok(request) => request,
-        Err(error) => return ready(Err(error)),
-    };
     let online = match server.regions.find(&request.region) {
         Ok(online) => online,
         Err(error) => return ready(Err(error)),
@@ -47,7 +57,11 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         return hosted::get(server, online, request.get, call, codec, quota);
     }
     let counts = quota.is_some();
-    match inline(|| read(&online, &request.get, ReadMode::CacheOnly, counts)) {
+    let tried = match is_large {
+        true => Err(CallError::NeedsDisk),
+        false => inline(|| read(&online, &request.get, ReadMode::CacheOnly, counts)),
+    };
+    match tried {
         Ok(found) => {
             settle(quota, &found);
             ready(Ok(reply(&online, found, codec)))
@@ -58,7 +72,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             let waits = Waits::new(call.terms()).with_room(&server);
             Outcome::Later(Box::pin(async move {
                 let on_pool = online.clone();
-                let is_wanted = server.is_wanted(&waits.terms);
+                let is_wanted = server.is_wanted_of(&waits.terms, &online);
                 let work = move || {
                     let read = || read(&on_pool, &request.get, ReadMode::AnyDisk, counts);
                     Patience::while_wanted(is_wanted, read).map_err(CallError::into_rpc)
@@ -92,13 +106,24 @@ pub(super) fn read(
         )
         .into());
     }
-    let mut scan = convert::get(get)?;
+    let mut scan = convert::get(get).map_err(|error| given_up(online, error))?;
     let reads: Option<Arc<BlockReads>> = (counts || get.query_metrics_enabled()).then(Arc::default);
     scan.reads.clone_from(&reads);
     let cells = online.region.get(scan, mode)?;
     let block_bytes = reads.map(|reads| reads.scanned_bytes.load(Ordering::Relaxed));
     let metrics = block_bytes.filter(|_| get.query_metrics_enabled()).map(query_metrics);
     Ok(Found { cells, existence_only: get.existence_only(), exists: None, block_bytes, metrics })
+}
+
+/// What a client is told of a read that failed before it began: if it was given up because its region is closing, that it has moved.
+fn given_up(online: &OnlineRegion, error: CallError) -> CallError {
+    match error {
+        CallError::Failed(error) if online.region.is_closing() && !error.do_not_retry => {
+            let region = text(online.region.info().region_name());
+            RpcError::not_serving_region(format!("{region} is closing")).into()
+        }
+        error => error,
+    }
 }
 
 /// What a client gets to know of the cost of one result, if it asks (`Query.setQueryMetricsEnabled`, since 2.6).

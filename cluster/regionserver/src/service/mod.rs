@@ -189,8 +189,11 @@ impl From<Error> for CallError {
 /// How a call waits for a place where it may block.
 struct Waits {
     terms: Terms,
-    /// How large its answer may become.
+    /// How large its answer may become, or for what else it waits for room.
     answer_bytes: usize,
+    /// Room beyond that for cells that are made of its message. It is asked for when the call's turn has come: the call is refused
+    /// without it, and does not keep those waiting that are behind it.
+    cells_bytes: usize,
     /// It has changed something already, so it has to come to its end.
     begun: bool,
     /// Name of the region; empty if the call has none, or names it itself.
@@ -219,12 +222,23 @@ const NOTED_PART_NS_MIN: u64 = 10_000_000;
 impl Waits {
     fn new(terms: Terms) -> Waits {
         let (region, kind) = (Bytes::new(), WorkKind::Usual);
-        Waits { terms, answer_bytes: 0, begun: false, region, hosted: None, kind, room: None }
+        Waits { terms, answer_bytes: 0, cells_bytes: 0, begun: false, region, hosted: None, kind, room: None }
     }
 
     fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
         let answer_bytes = usize::try_from(answer_bytes).unwrap_or(usize::MAX);
         Waits { answer_bytes, ..Waits::new(terms) }
+    }
+
+    /// Cells are made of its message that take so much memory ([`convert::InlineCells::room_bytes`](crate::convert::InlineCells)). It
+    /// waits for room for no more than a large answer has.
+    fn making_cells(self, bytes: u64, server: &RegionServer) -> Waits {
+        assert!(!self.begun || bytes == 0, "what has begun is not refused");
+        let usize_of = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let announced_max = usize_of(server.settings.result_bytes_max).saturating_sub(self.answer_bytes);
+        let announced = usize_of(bytes).min(announced_max);
+        let (answer_bytes, cells_bytes) = (self.answer_bytes + announced, usize_of(bytes) - announced);
+        Waits { answer_bytes, cells_bytes, ..self }.with_room(server)
     }
 
     /// Rows that it reads as a whole, and new values, ask for room.
@@ -270,10 +284,17 @@ impl RegionServer {
         terms.dropped(self.env.clock.monotonic_ns()).map(RpcError::dropped)
     }
 
-    /// Whether somebody waits for what a read finds. A read that finds nothing may look at all of a region.
+    /// Whether somebody waits for what a scan finds. A scan that finds nothing may look at all of a region.
     fn is_wanted(self: &Arc<Self>, terms: &Terms) -> IsWanted {
         let (server, terms) = (self.clone(), terms.clone());
         Arc::new(move || server.dropped(&terms).is_none())
+    }
+
+    /// As [`RegionServer::is_wanted`], for what keeps its region from closing while it looks at any number of cells. The region serves
+    /// nobody then, and somebody waits to open it elsewhere.
+    fn is_wanted_of(self: &Arc<Self>, terms: &Terms, online: &Arc<OnlineRegion>) -> IsWanted {
+        let (server, terms, online) = (self.clone(), terms.clone(), online.clone());
+        Arc::new(move || server.dropped(&terms).is_none() && !online.region.is_closing())
     }
 
     /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it. A call
@@ -299,7 +320,7 @@ impl RegionServer {
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let Waits { terms, answer_bytes, begun, region, hosted, kind, room } = waits;
+        let Waits { terms, answer_bytes, cells_bytes, begun, region, hosted, kind, room } = waits;
         let pool = match kind {
             _ if hosted.is_some() => &self.coprocessors.pool,
             WorkKind::Usual => &self.pool,
@@ -311,12 +332,20 @@ impl RegionServer {
             Some(error) => Err(error),
             None => Ok(entered),
         });
+        let entered = entered.and_then(|(permit, mut reservation)| {
+            if let Some(room) = &room {
+                room.hold(reservation.take());
+                if cells_bytes > 0 && !room.grow(cells_bytes) {
+                    drop(room.take()); // for those who are looked at when the permit is given back
+                    let text = format!("there is no room for cells of {} bytes", answer_bytes + cells_bytes);
+                    return Err(RpcError::region_too_busy(text));
+                }
+            }
+            Ok((permit, reservation))
+        });
         let entered_ns = self.env.clock.monotonic_ns();
         let result = match entered {
-            Ok((permit, mut reservation)) => {
-                if let Some(room) = &room {
-                    room.hold(reservation.take());
-                }
+            Ok((permit, reservation)) => {
                 let of_work = room.clone();
                 let is_traced = terms.is_traced;
                 let work = move || {
@@ -360,6 +389,31 @@ impl RegionServer {
 fn decode<M: Message + Default>(method: &str, param: Bytes) -> Result<M, RpcError> {
     M::decode(param).map_err(|error| errors::undecodable(method, &error))
 }
+
+/// Decodes a large message on the pool, and goes on with the call as `begin` says, which gets it without its message.
+fn decode_on_pool<M: Message + Default + 'static>(
+    server: &Arc<RegionServer>,
+    call: Call,
+    method: &'static str,
+    param: Bytes,
+    begin: impl FnOnce(&Arc<RegionServer>, Call, M) -> Outcome + Send + 'static,
+) -> Outcome {
+    let (server, waits) = (server.clone(), Waits::new(call.terms()));
+    Outcome::Later(Box::pin(async move {
+        let message = server.run_pooled(method, waits, move || decode(method, param)).await?;
+        match begin(&server, call, message) {
+            Outcome::Ready(result) => result,
+            Outcome::Later(later) => later.await,
+        }
+    }))
+}
+
+/// A message with more bytes is decoded, and carried out, on the pool: what it names, such as columns and filters, is sorted and built
+/// before anything is read. That is about a millisecond of work, for which all other connections of the thread that received it would
+/// wait.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+/// As [`INLINE_BYTES_MAX`], of messages that write: they may name as much, but most bytes of nearly all of them are of values.
+const INLINE_DECODED_BYTES_MAX: usize = 1 << 20;
 
 /// What a thread that serves connections may look at for one call: about a millisecond. What needs more is done again on the pool, as
 /// what needs the disk is.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use halcyon_cell::Error;
-use halcyon_env::Lookups;
+use halcyon_env::{Lookups, Patience};
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, Nonce, ReadMode, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
@@ -21,7 +21,9 @@ use super::exec_service::{Answer, EndpointCall};
 use super::multi_order::Order;
 use super::multi_reply::MultiReply;
 use super::mutate::{await_turn, nonces_until_ns};
-use super::{CallError, Waits, decode, inline, ready};
+use super::{
+    CallError, INLINE_BYTES_MAX, INLINE_DECODED_BYTES_MAX, Waits, decode, decode_on_pool, inline, ready,
+};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{CellSource, InlineCells};
@@ -31,9 +33,8 @@ use crate::metrics::op_times::OpTags;
 use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
 
-/// A Multi with more bytes, or more actions, does not run on the thread that received it: about a millisecond of work, for
-/// which all other connections of that thread would wait.
-const INLINE_BYTES_MAX: usize = 64 << 10;
+/// A Multi with more actions, or with more bytes than [`INLINE_BYTES_MAX`], does not run on the thread that received it: about a
+/// millisecond of work, for which all other connections of that thread would wait.
 const INLINE_ACTIONS_MAX: usize = 400;
 /// So many bytes of cells may Appends and Deletes of rows of a call make there. They make more than they bring.
 const INLINE_NEW_BYTES_MAX: usize = 1 << 20;
@@ -88,18 +89,28 @@ pub(super) struct Run {
     pub(super) decoded: Option<Vec<Result<Mutation, RpcError>>>,
 }
 
-pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.multis.add(1);
-    let mut run = match Run::new(server, call) {
+    let param = std::mem::take(&mut call.param);
+    let param_len = param.len();
+    if param_len > INLINE_DECODED_BYTES_MAX {
+        return decode_on_pool(server, call, "Multi", param, move |server, call, request| {
+            begin(server, call, request, param_len)
+        });
+    }
+    match decode("Multi", param) {
+        Ok(request) => begin(server, call, request, param_len),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// `param_len`: bytes of the message.
+fn begin(server: &Arc<RegionServer>, call: Call, request: pb::MultiRequest, param_len: usize) -> Outcome {
+    let mut run = match Run::new(server, call, request, param_len) {
         Ok(run) => run,
         Err(error) => return ready(Err(error)),
     };
-    if run.calls_coprocessors() {
-        run.permit = match server.coprocessors.jvm().permit() {
-            Ok(permit) => Some(permit),
-            Err(error) => return ready(Err(error)),
-        };
-    }
+    let is_hosted = run.calls_coprocessors();
     if server.pressure.is_high() && run.writes_tables() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
@@ -107,9 +118,15 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
             if let Some(error) = server.dropped(&run.terms) {
                 return Err(error);
             }
+            // Not before: others may use it while this call waits.
+            run.permit = run.permit_if(is_hosted)?;
             run_on_pool(run).await
         }));
     }
+    run.permit = match run.permit_if(is_hosted) {
+        Ok(permit) => permit,
+        Err(error) => return ready(Err(error)),
+    };
     if run.is_large || run.permit.is_some() {
         return Outcome::Later(Box::pin(run_on_pool(run)));
     }
@@ -122,9 +139,8 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
     let hosted = run.permit.take();
-    let room_bytes = run.answer_bytes_max().saturating_add(run.inline_bytes);
-    let waits = Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), room_bytes) };
-    let waits = waits.with_room(&server);
+    let waits = Waits::of_answer(run.terms.clone(), run.answer_bytes_max());
+    let waits = Waits { begun: run.wrote, hosted, ..waits }.making_cells(run.inline_bytes, &server);
     let work = move || {
         let done = run.go_on(ReadMode::AnyDisk);
         run.server.drive_logs(); // nobody else does behind this thread
@@ -151,11 +167,14 @@ fn is_hosted(online: &OnlineRegion, action: &pb::RegionAction) -> bool {
 pub(super) struct NeedsDisk;
 
 impl Run {
-    fn new(server: &Arc<RegionServer>, mut call: Call) -> Result<Run, RpcError> {
-        let param_len = call.param.len();
+    fn new(
+        server: &Arc<RegionServer>,
+        mut call: Call,
+        request: pb::MultiRequest,
+        param_len: usize,
+    ) -> Result<Run, RpcError> {
         let bytes = param_len + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
-        let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
         let actions_count: usize = request.region_action.iter().map(|action| action.action.len()).sum();
         let all_actions = request.region_action.iter().flat_map(|action| &action.action);
         let gets_count = all_actions.filter(|action| action.get.is_some()).count();
@@ -203,6 +222,10 @@ impl Run {
             server.regions.find(&action.region).is_ok_and(|online| is_hosted(&online, action))
         };
         server.settings.coprocessors.has_host() && self.actions.iter().any(of_jvm)
+    }
+
+    fn permit_if(&self, is_hosted: bool) -> Result<Option<CallPermit>, RpcError> {
+        is_hosted.then(|| self.server.coprocessors.jvm().permit()).transpose()
     }
 
     /// Whether it changes something, and not only in meta.
@@ -304,10 +327,27 @@ impl Run {
             self.hosted_region_action(online, action, condition.as_ref());
             return Ok(());
         }
-        if stands_alone {
+        if mode == ReadMode::CacheOnly {
+            return self.own_region_action(online, action, condition.as_ref(), mode);
+        }
+        // What it reads may be all of many rows. When nobody wants it any more its reads end, one after the other; once something is
+        // read and written nothing asks.
+        let is_wanted = self.server.is_wanted_of(&self.terms, online);
+        Patience::while_wanted(is_wanted, || self.own_region_action(online, action, condition.as_ref(), mode))
+    }
+
+    /// As [`Run::action_of`], in a region without coprocessors in the JVM.
+    fn own_region_action(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        action: &pb::RegionAction,
+        condition: Option<&pb::Condition>,
+        mode: ReadMode,
+    ) -> Result<(), NeedsDisk> {
+        if condition.is_none() && !action.atomic() {
             return self.separate_actions(online, action, mode);
         }
-        match self.together(online, action, condition.as_ref(), mode) {
+        match self.together(online, action, condition, mode) {
             Ok(()) => {}
             Err(CallError::NeedsDisk) => return Err(NeedsDisk),
             Err(CallError::Failed(error)) => {

@@ -16,7 +16,7 @@ use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
 
-use super::{CallError, Waits, decode, inline, ready};
+use super::{CallError, INLINE_DECODED_BYTES_MAX, Waits, decode, decode_on_pool, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Once, Turn};
 use crate::convert::{self, CellSource, InlineCells};
@@ -56,31 +56,50 @@ struct Request {
     quota: Option<OperationQuota>,
 }
 
-pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.mutations.add(1);
     server.user_loads.note_writes(&call.connection, 1);
-    begin(server, call).unwrap_or_else(|error| ready(Err(error)))
+    let param = std::mem::take(&mut call.param);
+    let param_len = param.len();
+    let begin = move |server: &Arc<RegionServer>, call: Call, message: pb::MutateRequest| {
+        begin(server, call, message, param_len).unwrap_or_else(|error| ready(Err(error)))
+    };
+    if param_len > INLINE_DECODED_BYTES_MAX {
+        return decode_on_pool(server, call, "Mutate", param, begin);
+    }
+    match decode("Mutate", param) {
+        Ok(message) => begin(server, call, message),
+        Err(error) => ready(Err(error)),
+    }
 }
 
-fn begin(server: &Arc<RegionServer>, mut call: Call) -> Result<Outcome, RpcError> {
-    let param_len = call.param.len();
-    let mut message: pb::MutateRequest = decode("Mutate", std::mem::take(&mut call.param))?;
+/// `param_len`: bytes of the message.
+fn begin(
+    server: &Arc<RegionServer>,
+    call: Call,
+    mut message: pb::MutateRequest,
+    param_len: usize,
+) -> Result<Outcome, RpcError> {
     let online = server.regions.find(&message.region)?;
     let inline = InlineCells::of(&message.mutation);
     inline.check(server.settings.request_cells_bytes_max, &call.connection)?;
     // Whoever opens, splits or moves a region writes to meta: that helps others on, so it does not wait.
     let waits = server.pressure.is_high() && !online.region.info().is_meta();
-    if inline.count > INLINE_CELLS_MAX || inline.bytes() > INLINE_BYTES_MAX || inline.are_many_copies() {
-        let permit = permit(server, &online)?;
-        let waiting = Waits::of_answer(call.terms(), inline.room_bytes(param_len)).on(&online);
-        let waiting = Waits { hosted: permit, ..waiting };
+    let is_large =
+        inline.count > INLINE_CELLS_MAX || inline.bytes() > INLINE_BYTES_MAX || inline.are_many_copies();
+    if is_large || message.condition.as_ref().is_some_and(has_large_filter) {
         let server = server.clone();
         return Ok(Outcome::Later(Box::pin(async move {
+            let terms = call.terms();
             if waits {
-                wait_for_room(&server, &waiting.terms).await?;
+                wait_for_room(&server, &terms).await?;
             }
-            run_on_pool(&server, waiting, move |server| Request::new(server, online, &mut message, call))
-                .await
+            // Not before: others may use the permit while this call waits.
+            let waiting = Waits { hosted: permit(&server, &online)?, ..Waits::new(terms) }.on(&online);
+            let waiting = waiting.making_cells(inline.room_bytes(param_len), &server);
+            let region = online.clone();
+            let request = move |server: &RegionServer| Request::new(server, online, &mut message, call);
+            run_on_pool(&server, waiting, &region, request).await
         })));
     }
     let request = Request::new(server, online, &mut message, call)?;
@@ -141,8 +160,8 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
-            let (server, waits) = (server.clone(), Waits::new(request.terms.clone()));
-            Outcome::Later(Box::pin(async move { run_on_pool(&server, waits, move |_| Ok(request)).await }))
+            let waits = Waits::new(request.terms.clone());
+            Outcome::Later(Box::pin(run_made_on_pool(server.clone(), waits, request)))
         }
     }
 }
@@ -151,11 +170,11 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
 async fn run_on_pool(
     server: &Arc<RegionServer>,
     waits: Waits,
+    online: &Arc<OnlineRegion>,
     request: impl FnOnce(&RegionServer) -> Result<Request, RpcError> + Send + 'static,
 ) -> Result<Reply, RpcError> {
-    let waits = waits.with_room(server);
     // What it reads first may be all of a row. Once it is written nothing asks any more.
-    let is_wanted = server.is_wanted(&waits.terms);
+    let is_wanted = server.is_wanted_of(&waits.terms, online);
     let on_pool = server.clone();
     let work = move || -> Result<_, RpcError> {
         let mut request = request(&on_pool)?;
@@ -174,6 +193,21 @@ async fn run_on_pool(
     reply.map(|reply| Reply { reservation, ..reply })
 }
 
+async fn run_made_on_pool(
+    server: Arc<RegionServer>,
+    waits: Waits,
+    request: Request,
+) -> Result<Reply, RpcError> {
+    let (waits, online) = (waits.with_room(&server), request.online.clone());
+    run_on_pool(&server, waits, &online, move |_| Ok(request)).await
+}
+
+/// Whether the filter of a condition may take long to build, and to ask.
+fn has_large_filter(condition: &pb::Condition) -> bool {
+    let filter = condition.filter.as_ref().and_then(|filter| filter.serialized_filter.as_ref());
+    filter.is_some_and(|filter| filter.len() > super::INLINE_BYTES_MAX)
+}
+
 /// Whether it takes so long that the other connections of an event loop are not to wait for it.
 fn is_large(mutation: &Mutation) -> bool {
     mutation.cells.len() > INLINE_CELLS_MAX
@@ -187,8 +221,7 @@ fn start_hosted(server: &Arc<RegionServer>, request: Request) -> Outcome {
         Err(error) => return ready(Err(error)),
     };
     let waits = Waits { hosted: permit, ..Waits::new(request.terms.clone()) }.on(&request.online);
-    let server = server.clone();
-    Outcome::Later(Box::pin(async move { run_on_pool(&server, waits, move |_| Ok(request)).await }))
+    Outcome::Later(Box::pin(run_made_on_pool(server.clone(), waits, request)))
 }
 
 /// For a call that calls coprocessors; `None` if its region has none.

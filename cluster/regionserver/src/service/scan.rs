@@ -18,8 +18,8 @@ use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 
-use super::scan_run::{Limits, Origin, ScanRun};
-use super::{CallError, Waits, decode, hosted, inline, ready};
+use super::scan_run::{Limits, Origin, ScanRun, Turn};
+use super::{CallError, INLINE_BYTES_MAX, Waits, decode, decode_on_pool, hosted, inline, ready};
 use crate::RegionServer;
 use crate::calls::scanners::{Claim, OpenScanner};
 use crate::convert;
@@ -29,14 +29,24 @@ use crate::regions::region_table::OnlineRegion;
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.scans.add(1);
-    let request: pb::ScanRequest = match decode("Scan", std::mem::take(&mut call.param)) {
-        Ok(request) => request,
-        Err(error) => return ready(Err(error)),
-    };
+    let param = std::mem::take(&mut call.param);
+    if param.len() > INLINE_BYTES_MAX {
+        return decode_on_pool(server, call, "Scan", param, |server, call, request| {
+            begin(server, &call, request, true)
+        });
+    }
+    match decode("Scan", param) {
+        Ok(request) => begin(server, &call, request, false),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// `is_large`: to open the scanner would keep the thread that received the call for too long.
+fn begin(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, is_large: bool) -> Outcome {
     match request.scanner_id {
-        Some(id) if server.coprocessors.scans.has(id) => hosted::next_scan(server, &call, &request, id),
-        Some(id) => next(server, &call, request, id),
-        None => open(server, &call, request),
+        Some(id) if server.coprocessors.scans.has(id) => hosted::next_scan(server, call, &request, id),
+        Some(id) => next(server, call, request, id),
+        None => open(server, call, request, is_large),
     }
 }
 
@@ -71,7 +81,8 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
         let inline_ns = INLINE_TIME_MAX.as_nanos() as u64;
         *deadline_ns = (*deadline_ns).min(server.env.clock.monotonic_ns().saturating_add(inline_ns));
     }
-    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted, quota };
+    let turn = Turn::new(server.clone(), id, Origin::Claimed);
+    let run = ScanRun { turn, holder, limits, counted, quota };
     if is_inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
 }
 
@@ -82,7 +93,8 @@ fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), run.answer_bytes_max()).on(&run.holder.online);
     let waits = waits.of_scan(&run.limits, run.holder.has_filter, &server);
-    let ScanRun { holder, id, limits, counted, quota, .. } = run;
+    let ScanRun { mut turn, holder, limits, counted, quota } = run;
+    let (_, id) = turn.end(); // it begins again when the call has a place
     server.scanners.await_turn(id, holder);
     let queued = Queued { server: server.clone(), id, limits: Some(limits), counted, quota };
     let is_wanted = server.is_wanted(&waits.terms);
@@ -115,7 +127,7 @@ impl Queued {
             let name = holder.online.region.info().region_name();
             return Err(CallError::Failed(server.regions.not_online(name)));
         }
-        ScanRun { server, holder, id, limits, origin: Origin::Claimed, counted, quota }.run()
+        ScanRun { turn: Turn::new(server, id, Origin::Claimed), holder, limits, counted, quota }.run()
     }
 }
 
@@ -129,7 +141,7 @@ impl Drop for Queued {
     }
 }
 
-fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Outcome {
+fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, is_large: bool) -> Outcome {
     let (Some(specifier), Some(_)) = (&request.region, &request.scan) else {
         return ready(Err(invalid("Missing required input: scannerId or scan")));
     };
@@ -156,7 +168,7 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         };
         return hosted::open_scan(server, online, call, request, own);
     }
-    if opening.is_small() {
+    if !is_large && opening.is_small() {
         let is_in_memory = opening.online.region.memory_only();
         let mode = if is_in_memory { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
         match inline(|| opening.run(mode, is_in_memory && !opening.ends())) {
@@ -255,8 +267,8 @@ impl Opening {
         let (id, next_call_seq) = self.server.scanners.begin(self.request.next_call_seq)?;
         let origin = Origin::Opened { next_call_seq, may_be_kept: may_stay };
         let limits = self.limits.clone();
-        let (server, quota) = (self.server.clone(), self.quota.clone());
-        ScanRun { server, holder, id, limits, origin, counted: false, quota }.run()
+        let (turn, quota) = (Turn::new(self.server.clone(), id, origin), self.quota.clone());
+        ScanRun { turn, holder, limits, counted: false, quota }.run()
     }
 }
 

@@ -77,14 +77,42 @@ fn deadline_ns(server: &RegionServer, call: &Call) -> u64 {
 
 /// A claimed scanner and a call for it.
 pub(super) struct ScanRun {
-    pub server: Arc<RegionServer>,
+    pub turn: Turn,
     pub holder: Box<OpenScanner>,
-    pub id: u64,
     pub limits: Limits,
-    pub origin: Origin,
     /// The call was counted in the scanner's sequence of calls.
     pub counted: bool,
     pub quota: ScanQuota,
+}
+
+/// What a call owes to the scanner that it has. If it was claimed and is neither given back nor closed when this is dropped, as when
+/// the call failed by an assertion, it is closed. Otherwise it would be busy for ever: no lease runs, and its place is taken.
+pub(super) struct Turn {
+    pub server: Arc<RegionServer>,
+    pub id: u64,
+    pub origin: Origin,
+    /// It was given back or closed.
+    is_over: bool,
+}
+
+impl Turn {
+    pub(super) fn new(server: Arc<RegionServer>, id: u64, origin: Origin) -> Turn {
+        Turn { server, id, origin, is_over: false }
+    }
+
+    /// The caller gives the scanner back, or closes it. The server and the scanner's number.
+    pub(super) fn end(&mut self) -> (&Arc<RegionServer>, u64) {
+        self.is_over = true;
+        (&self.server, self.id)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over && matches!(self.origin, Origin::Claimed) {
+            self.server.scanners.close(self.id);
+        }
+    }
 }
 
 /// Where a run has its scanner from.
@@ -122,15 +150,15 @@ impl Results {
 impl ScanRun {
     /// How large the answer may become.
     pub(super) fn answer_bytes_max(&self) -> u64 {
-        let server_max = self.server.settings.result_bytes_max;
+        let server_max = self.turn.server.settings.result_bytes_max;
         self.holder.result_bytes_max.map_or(server_max, |size| size.min(server_max))
     }
 
     /// Serves the call; gives the scanner back or closes it. After an error it is closed.
     pub(super) fn run(mut self) -> Result<Reply, CallError> {
-        let started_ns = self.server.env.clock.monotonic_ns();
+        let started_ns = self.turn.server.env.clock.monotonic_ns();
         // What was looked at to open the scanner is part of this call.
-        let before = match self.origin {
+        let before = match self.turn.origin {
             Origin::Claimed => self.holder.scanner.counts(),
             Origin::Opened { .. } => ScanCounts::default(),
         };
@@ -141,7 +169,7 @@ impl ScanRun {
         let nothing_left = results.limit_reached || (filter_done && results.shapes.is_empty());
         let reply = self.reply(&results, nothing_left, before, started_ns);
         let is_over = nothing_left || !results.more_in_region || self.limits.close;
-        if !is_over && matches!(self.origin, Origin::Opened { may_be_kept: false, .. }) {
+        if !is_over && matches!(self.turn.origin, Origin::Opened { may_be_kept: false, .. }) {
             return Err(CallError::NeedsDisk); // it runs once more, and counts then
         }
         self.note_scanned(results.rounds, before, results.last_row());
@@ -153,10 +181,13 @@ impl ScanRun {
         if let Some(&(_, partial)) = results.shapes.last() {
             self.holder.partial_row = partial.then(|| Bytes::copy_from_slice(results.last_row()));
         }
-        let scanners = &self.server.scanners;
-        match self.origin {
-            Origin::Claimed => scanners.give_back(self.id, self.holder),
-            Origin::Opened { next_call_seq, .. } => scanners.keep(self.id, next_call_seq, self.holder)?,
+        let origin = self.turn.origin;
+        let (server, id) = self.turn.end();
+        match origin {
+            Origin::Claimed => server.scanners.give_back(id, self.holder),
+            Origin::Opened { next_call_seq, .. } => {
+                server.scanners.keep(id, next_call_seq, self.holder)?;
+            }
         }
         Ok(reply)
     }
@@ -165,9 +196,9 @@ impl ScanRun {
     fn note_scanned(&self, rounds: u64, before: ScanCounts, last_row: &[u8]) {
         let filtered = self.holder.scanner.counts().rows_filtered - before.rows_filtered;
         self.holder.online.region.note_scanned(rounds, filtered, last_row);
-        self.server.user_loads.note_reads(&self.holder.connection, rounds);
+        self.turn.server.user_loads.note_reads(&self.holder.connection, rounds);
         if filtered > 0 {
-            self.server.user_loads.note_filtered(&self.holder.connection, filtered);
+            self.turn.server.user_loads.note_filtered(&self.holder.connection, filtered);
         }
     }
 
@@ -181,17 +212,19 @@ impl ScanRun {
         }
     }
 
-    fn close(&self) {
-        match self.origin {
-            Origin::Claimed => self.server.scanners.close(self.id),
-            Origin::Opened { next_call_seq, .. } => self.server.scanners.ended(self.id, next_call_seq),
+    fn close(&mut self) {
+        let origin = self.turn.origin;
+        let (server, id) = self.turn.end();
+        match origin {
+            Origin::Claimed => server.scanners.close(id),
+            Origin::Opened { next_call_seq, .. } => server.scanners.ended(id, next_call_seq),
         }
     }
 
     /// A scanner that failed in the middle may have moved; it is closed, and the client told to begin anew
     /// behind what it has. One that this call opened has shown nothing yet.
-    fn fail(&self, error: CallError) -> CallError {
-        match (self.origin, error) {
+    fn fail(&mut self, error: CallError) -> CallError {
+        match (self.turn.origin, error) {
             (Origin::Claimed, CallError::Failed(error)) => {
                 self.close();
                 let is_moved = error.class.ends_with(".NotServingRegionException");
@@ -279,7 +312,7 @@ impl ScanRun {
 
     /// Before this round of the call. What was looked at to open the scanner belongs to the first result.
     fn block_bytes_before(&self, round: u64) -> u64 {
-        let opened = round == 1 && matches!(self.origin, Origin::Opened { .. });
+        let opened = round == 1 && matches!(self.turn.origin, Origin::Opened { .. });
         if opened { 0 } else { self.block_bytes() }
     }
 
@@ -298,7 +331,7 @@ impl ScanRun {
 
     fn reply(&self, results: &Results, nothing_left: bool, before: ScanCounts, started_ns: u64) -> Reply {
         let mut response = pb::ScanResponse {
-            scanner_id: Some(self.id),
+            scanner_id: Some(self.turn.id),
             more_results: Some(!nothing_left),
             stale: Some(self.holder.online.region.is_secondary()),
             more_results_in_region: Some(results.more_in_region),
@@ -307,12 +340,13 @@ impl ScanRun {
             cursor: results.cursor.clone().map(|row| pb::Cursor { row: Some(row) }),
             ..Default::default()
         };
-        if matches!(self.origin, Origin::Opened { .. }) {
-            response.ttl = Some(u32::try_from(self.server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
+        if matches!(self.turn.origin, Origin::Opened { .. }) {
+            response.ttl =
+                Some(u32::try_from(self.turn.server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
             response.mvcc_read_point = Some(self.holder.scanner.read_point().get());
         }
         if self.limits.track_metrics && self.limits.rows > 0 {
-            let now_ns = self.server.env.clock.monotonic_ns();
+            let now_ns = self.turn.server.env.clock.monotonic_ns();
             let times_ns = [self.limits.received_ns, started_ns, now_ns];
             response.scan_metrics = Some(metrics(before, self.holder.scanner.counts(), times_ns));
         }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use halcyon_env::Patience;
 use halcyon_proto::pb;
 use halcyon_region::WriteTicket;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
@@ -86,19 +87,16 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(call) => call,
         Err(error) => return ready(Err(error)),
     };
-    let is_hosted = call.online.is_hosted();
-    let permit = match is_hosted.then(|| server.coprocessors.jvm().permit()).transpose() {
-        Ok(permit) => permit,
-        Err(error) => return ready(Err(error)),
-    };
     let server = server.clone();
     Outcome::Later(Box::pin(async move {
         if call.may_write() && server.pressure.is_high() && !call.online.region.info().is_meta() {
             server.wait_for_room(&call.terms).await?;
         }
-        let waits = Waits { hosted: permit, ..Waits::of_answer(call.terms.clone(), room_bytes) };
-        let waits = waits.on(&call.online);
-        let waits = waits.with_room(&server); // conditions look at rows as a whole
+        // Not before: others may use the permit while this call waits.
+        let is_hosted = call.online.is_hosted();
+        let permit = is_hosted.then(|| server.coprocessors.jvm().permit()).transpose()?;
+        let waits = Waits { hosted: permit, ..Waits::new(call.terms.clone()) }.on(&call.online);
+        let waits = waits.making_cells(room_bytes, &server); // and conditions look at rows as a whole
         let work = move || call.run().map_err(CallError::into_rpc);
         let Answer { value, ticket, guard } = server.run_pooled("ExecService", waits, work).await?;
         if let Some(ticket) = ticket {
@@ -143,7 +141,12 @@ impl EndpointCall {
     pub(super) fn run(&self) -> Result<Answer, CallError> {
         self.online.endpoint_calls_count.fetch_add(1, Ordering::Relaxed);
         match self.endpoint {
-            Some(Endpoint::MultiRowMutation) => mutate_rows::run(self),
+            Some(Endpoint::MultiRowMutation) if self.online.is_hosted() => mutate_rows::run(self),
+            Some(Endpoint::MultiRowMutation) => {
+                // Conditions may look at all of a row. Once the rows are written nothing asks any more.
+                let is_wanted = self.server.is_wanted_of(&self.terms, &self.online);
+                Patience::while_wanted(is_wanted, || mutate_rows::run(self))
+            }
             Some(Endpoint::Aggregate) => aggregate::run(self),
             Some(Endpoint::BulkDelete) => bulk_delete::run(self),
             None => {
