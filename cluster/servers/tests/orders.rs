@@ -639,6 +639,11 @@ impl ReplicationBooks for OfGone {
     fn left_queues(&self) -> halcyon_cell::Result<Vec<LeftQueue>> {
         Ok(self.left.lock().unwrap().clone())
     }
+
+    fn end_addition(&self, peer_id: &str, online: &[ServerName], _waits: bool) -> halcyon_cell::Result<()> {
+        self.told.lock().unwrap().push(format!("end {peer_id}, {} servers", online.len()));
+        Ok(())
+    }
 }
 
 impl ReplicationSources for OfGone {
@@ -726,7 +731,9 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
     assert!(master.servers.expire(&second.name));
     in_time(&removed).unwrap();
     let told = of_gone.told.lock().unwrap().clone();
-    assert_eq!(told, ["begin p", "change p", "change p", "change p", "remove p"]);
+    // The books know the peer when all servers do, and not before: they would have it sent what a server has left that died meanwhile.
+    let ended = "end p, 2 servers";
+    assert_eq!(told, ["begin p", ended, "change p", "change p", "change p", "remove p"]);
     assert_eq!(sources.needed_hfiles(&["p".to_string()]).unwrap(), ["h"]);
 }
 
