@@ -140,7 +140,11 @@ impl JavaRegex {
             built = automaton::build(&parsed, size_max.min(left));
         }
         drop(parsed);
-        let too_large = || refuse(format!("{left} bytes are left for the expressions of its filter"));
+        let too_large = || {
+            refuse(format!(
+                "{left} bytes are left for the expressions of its filter, or of all conditions together"
+            ))
+        };
         let nfa = built.map_err(|failed| match failed {
             Failed::TooLarge if left < size_max => too_large(),
             Failed::TooLarge => refuse(format!("its automaton takes more than {size_max} bytes")),
