@@ -51,7 +51,7 @@ pub struct ProxyArgs {
     /// Memory for frames of more than 64 KiB; without room they pass unseen.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=4095))]
     pub memory: u64,
-    /// Memory for reads that wait to be understood, written or sent; without room they are dropped.
+    /// Memory for reads that wait for their answers, to be understood, written or sent; without room they are dropped.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4095))]
     pub queue: u64,
     /// Connections at a time.

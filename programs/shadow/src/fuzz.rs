@@ -124,7 +124,7 @@ fn look(frame: &Bytes, directory: &Directory) {
         for compressor in [None, Some(Compressor::Gzip)] {
             let form = CellForm { codec: Some(codec), compressor };
             for method in ["Get", "Scan", "Multi"] {
-                let _ = names::meta_answer(method, &message, &cells, form, &[true], directory);
+                let _ = names::meta_answer(method, &message, &cells, form, &[0], directory);
             }
         }
     }

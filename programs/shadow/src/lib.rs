@@ -126,7 +126,7 @@ async fn run_proxy<S: Sink + 'static>(
     }
     let mut stop = StopSignals::watch()?;
     let (end, ended) = tokio::sync::oneshot::channel();
-    let observer = Observer::new(Arc::clone(&proxy), sink, kept_bytes_max);
+    let observer = Observer::new(Arc::clone(&proxy), sink, kept_bytes_max, args.queue_bytes());
     let observing: JoinHandle<S> = tokio::spawn(observer.run(seen, ended));
     if let Some(file) = &args.ready_file {
         write(env, file, b"")?;

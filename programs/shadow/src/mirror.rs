@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use halcyon_env::Env;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,12 +16,12 @@ use crate::args::MirrorArgs;
 use crate::ask::{Asked, System};
 use crate::judge::Judge;
 use crate::observer::{Observed, Sink};
-use crate::proxy::Proxy;
-use crate::read::Part;
+use crate::proxy::{Proxy, take_room};
+use crate::read::{Part, kept_bytes};
 use crate::report::{self, Facts};
 use crate::{proxy, run_proxy};
 
-/// What an item of the queue costs beside its cells.
+/// What an item of the queue costs beside its read and its cells.
 const ITEM_BYTES: usize = 2048;
 
 pub(crate) async fn mirror(args: MirrorArgs, env: Env) -> Result<(), String> {
@@ -86,20 +87,26 @@ impl Copies {
 
 impl Sink for Copies {
     fn take(&mut self, observed: Observed) {
-        let kept = |part: &Part| match part {
-            Part::Cells(cells) => cells.kept.iter().map(|cell| cell.bytes().len() + size_of_val(cell)).sum(),
-            _ => 0usize,
-        };
-        let bytes = ITEM_BYTES + observed.answer.parts.iter().map(kept).sum::<usize>();
-        let weight = u32::try_from(bytes).unwrap_or(u32::MAX);
-        match Arc::clone(&self.room).try_acquire_many_owned(weight) {
-            Ok(room) => {
+        match take_room(&self.room, ITEM_BYTES + bytes_of(&observed)) {
+            Some(room) => {
                 self.queued.fetch_add(1, Ordering::Relaxed);
                 drop(self.sender.send((observed, room)));
             }
-            Err(_) => self.proxy.counts.dropped.add(),
+            None => self.proxy.counts.dropped.add(),
         }
     }
+}
+
+/// About what a read has in memory: what was asked for may be far more than the cells that were found.
+fn bytes_of(observed: &Observed) -> usize {
+    let kept = |part: &Part| match part {
+        Part::Cells(cells) => cells.kept.iter().map(kept_bytes).sum(),
+        _ => 0usize,
+    };
+    let answer: usize = observed.answer.parts.iter().map(|part| size_of::<Part>() + kept(part)).sum();
+    let regions: usize = observed.regions.iter().map(|name| size_of::<Bytes>() + name.len()).sum();
+    let calls = size_of_val(&observed.calls[..]);
+    observed.request_bytes + observed.read.parts_bytes() + answer + regions + calls
 }
 
 /// Sends copies, some at a time, until the queue has ended.
@@ -121,4 +128,47 @@ async fn send(mut copies: CopyReceiver, judge: Arc<Judge>, at_a_time: usize) {
         });
     }
     while tasks.join_next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use halcyon_proto::pb;
+    use halcyon_schema::TableName;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::read::{Answer, Read};
+
+    /// Copies had the weight of the cells that were found. Gets of long rows that do not exist had none.
+    #[test]
+    fn a_copy_weighs_what_was_asked_for() {
+        let (proxy, _seen) = Proxy::with_queue(1 << 20);
+        let (mut copies, mut queue) = Copies::new(Arc::clone(&proxy), 100_000);
+        let table = TableName::parse(b"t").unwrap();
+        let get = |row: usize| pb::Get { row: vec![b'r'; row].into(), ..Default::default() };
+        let of = |read: Read, request_bytes| Observed {
+            read,
+            request_bytes,
+            regions: vec![Bytes::from_static(b"t,,1")],
+            server: "rs:1".into(),
+            began: Instant::now(),
+            took: Duration::ZERO,
+            calls: Vec::new(),
+            answer: Answer { parts: vec![Part::Exists(false)] },
+        };
+        let large = || of(Read::Get(table.clone(), get(30_000)), 30_100);
+        copies.take(large());
+        copies.take(large());
+        assert_eq!((copies.queued.load(Ordering::Relaxed), proxy.counts.dropped.get()), (1, 1));
+        drop(queue.try_recv().unwrap());
+        // A short get takes more than its bytes in the message.
+        let many = Read::Multi(vec![(table.clone(), get(1)); 1_000]);
+        copies.take(of(many, 10_000));
+        assert_eq!((copies.queued.load(Ordering::Relaxed), proxy.counts.dropped.get()), (1, 2));
+        copies.take(large());
+        assert!(queue.try_recv().is_ok());
+        assert_eq!(copies.room.available_permits(), 100_000, "all is given back");
+    }
 }

@@ -15,14 +15,14 @@ use halcyon_proto::pb;
 use halcyon_schema::{TableName, parse_region_name};
 use prost::Message;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::proxy::Proxy;
 use crate::proxy::calls::Method;
 use crate::proxy::frames::response_parts;
 use crate::proxy::relay::Seen;
-use crate::read::{Answer, Cells, Part, Read, ScanRead};
+use crate::proxy::{Proxy, take_room};
+use crate::read::{Answer, Cells, Part, Read, ScanRead, kept_bytes, scan_bytes};
 
 /// Scans that are followed at a time.
 const SCANS_MAX: usize = 10_000;
@@ -37,6 +37,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) read: Read,
+    /// Length of the message that it came in, which its parts keep in memory.
+    pub(crate) request_bytes: usize,
     /// Names of the regions, as the client knew them.
     pub(crate) regions: Vec<Bytes>,
     /// The server as `host:port`.
@@ -65,6 +67,9 @@ pub(crate) trait Sink: Send {
 
 /// A scan under way.
 struct OpenScan {
+    /// Its share of the memory for scans under way.
+    room: OwnedSemaphorePermit,
+    request_bytes: usize,
     region: Bytes,
     table: TableName,
     scan: pb::Scan,
@@ -80,6 +85,8 @@ struct OpenScan {
     is_last_partial: bool,
 }
 
+/// What a scan under way costs at least.
+const SCAN_BYTES: usize = 1024;
 /// Calls of a scan that are kept one by one.
 const CALLS_KEPT_MAX: usize = 10_000;
 
@@ -100,6 +107,8 @@ pub(crate) struct Observer<S> {
     proxy: Arc<Proxy>,
     sink: S,
     kept_bytes_max: usize,
+    /// Bytes of scans under way: one may be so for minutes, long after its calls have left the queue.
+    scans_room: Arc<Semaphore>,
     scans: HashMap<(Arc<str>, u64), OpenScan>,
     region_ends: HashMap<Bytes, Bytes>,
     /// Made when the end of a region is asked for.
@@ -107,11 +116,18 @@ pub(crate) struct Observer<S> {
 }
 
 impl<S: Sink> Observer<S> {
-    pub(crate) fn new(proxy: Arc<Proxy>, sink: S, kept_bytes_max: usize) -> Observer<S> {
+    /// Of the cells of an answer up to `kept_bytes_max` are kept, of all scans under way together up to `scans_bytes_max`.
+    pub(crate) fn new(
+        proxy: Arc<Proxy>,
+        sink: S,
+        kept_bytes_max: usize,
+        scans_bytes_max: usize,
+    ) -> Observer<S> {
         Observer {
             proxy,
             sink,
             kept_bytes_max,
+            scans_room: Arc::new(Semaphore::new(scans_bytes_max)),
             scans: HashMap::new(),
             region_ends: HashMap::new(),
             cluster: None,
@@ -156,6 +172,7 @@ impl<S: Sink> Observer<S> {
             Ok(None) => {}
             Err(Miss::Failed) => self.proxy.counts.failed.add(),
             Err(Miss::Unknown) => self.proxy.counts.unknown.add(),
+            Err(Miss::NoRoom) => self.proxy.counts.dropped.add(),
         }
     }
 
@@ -182,7 +199,8 @@ impl<S: Sink> Observer<S> {
 
     fn observed(&self, seen: &Seen, read: Read, regions: Vec<Bytes>, answer: Answer) -> Observed {
         let (server, began, took) = (Arc::clone(&seen.server), seen.began, seen.took);
-        Observed { read, regions, server, began, took, calls: Vec::new(), answer }
+        let request_bytes = seen.request.len();
+        Observed { read, request_bytes, regions, server, began, took, calls: Vec::new(), answer }
     }
 
     fn get(&self, seen: &Seen, message: Bytes, cells: Vec<Cell>) -> Result<Observed, Miss> {
@@ -205,7 +223,9 @@ impl<S: Sink> Observer<S> {
         if get.existence_only() {
             return Ok(Part::Exists(result.exists()));
         }
-        Ok(Part::Cells(Cells::of(cells_of(result, cells)?, self.kept_bytes_max)))
+        let mut all = Cells::new(self.kept_bytes_max);
+        cells_of(result, cells)?.into_iter().for_each(|cell| all.push_own(cell));
+        Ok(Part::Cells(all))
     }
 
     fn multi(&self, seen: &Seen, message: Bytes, cells: Vec<Cell>) -> Result<Observed, Miss> {
@@ -278,8 +298,9 @@ impl<S: Sink> Observer<S> {
         open.last = seen.began;
         open.took += seen.took;
         let rows_before = open.rows;
-        open.take(&response, cells)?;
-        if !request.renew() && open.calls.len() < CALLS_KEPT_MAX {
+        open.take(&response, cells, &self.scans_room)?;
+        let keeps_call = !request.renew() && open.calls.len() < CALLS_KEPT_MAX;
+        if keeps_call && open.has_room(&self.scans_room, size_of::<ScanCall>()) {
             let after = seen.began.duration_since(open.began);
             open.calls.push(ScanCall { after, took: seen.took, rows: open.rows - rows_before });
         }
@@ -307,7 +328,11 @@ impl<S: Sink> Observer<S> {
         let (region, table) = region_of(request.region.as_ref().ok_or(Miss::Unknown)?)?;
         let mut scan = request.scan.clone().ok_or(Miss::Unknown)?;
         scan.mvcc_read_point = None; // of this server only
+        let bytes = SCAN_BYTES + seen.request.len() + region.len() + scan_bytes(&scan);
+        let room = take_room(&self.scans_room, bytes).ok_or(Miss::NoRoom)?;
         Ok(OpenScan {
+            room,
+            request_bytes: seen.request.len(),
             region,
             table,
             scan,
@@ -335,6 +360,7 @@ impl<S: Sink> Observer<S> {
             cells,
             rows,
             is_last_partial,
+            request_bytes,
             ..
         } = open;
         let mut limit = None;
@@ -355,7 +381,7 @@ impl<S: Sink> Observer<S> {
         }
         let read = Read::Scan(table, ScanRead { scan, caching, limit });
         let (server, answer) = (Arc::clone(&seen.server), Answer { parts: vec![Part::Cells(cells)] });
-        Ok(Observed { read, regions: vec![region], server, began, took, calls, answer })
+        Ok(Observed { read, request_bytes, regions: vec![region], server, began, took, calls, answer })
     }
 
     /// The end key of a region; `None` if that cannot be known any more. A scan backwards needs none.
@@ -406,31 +432,46 @@ fn clip(scan: &mut pb::Scan, region: &[u8], end: Bytes) {
 }
 
 impl OpenScan {
-    fn take(&mut self, response: &pb::ScanResponse, cells: Vec<Cell>) -> Result<(), Miss> {
+    /// Takes bytes of the memory for scans under way. Whether there were any.
+    fn has_room(&mut self, of: &Arc<Semaphore>, bytes: usize) -> bool {
+        take_room(of, bytes).map(|more| self.room.merge(more)).is_some()
+    }
+
+    fn take(
+        &mut self,
+        response: &pb::ScanResponse,
+        cells: Vec<Cell>,
+        room: &Arc<Semaphore>,
+    ) -> Result<(), Miss> {
         let mut cells = cells.into_iter();
         for (at, count) in response.cells_per_result.iter().enumerate() {
             let row: Vec<Cell> = cells.by_ref().take(*count as usize).collect();
             if row.len() != *count as usize {
                 return Err(Miss::Unknown);
             }
-            self.result(row, response.partial_flag_per_result.get(at).copied().unwrap_or(false));
+            self.result(row, response.partial_flag_per_result.get(at).copied().unwrap_or(false), room);
         }
         for result in &response.results {
             let row = cells_of(result, &mut cells)?;
-            self.result(row, result.partial());
+            self.result(row, result.partial(), room);
         }
         Ok(())
     }
 
-    fn result(&mut self, row: Vec<Cell>, is_partial: bool) {
+    /// Cells for which there is no room are in the checksum only.
+    fn result(&mut self, row: Vec<Cell>, is_partial: bool, room: &Arc<Semaphore>) {
         let Some(first) = row.first() else { return };
         if self.last_row.as_deref() != Some(first.row()) {
             self.rows += 1;
             self.last_row = Some(Bytes::copy_from_slice(first.row()));
         }
         self.is_last_partial = is_partial;
-        // copied: a cell would keep the whole answer in memory
-        row.iter().for_each(|cell| self.cells.push(Cell::trusted(Bytes::copy_from_slice(cell.bytes()), 0)));
+        for cell in row {
+            if self.cells.keeps(&cell) && !self.has_room(room, kept_bytes(&cell)) {
+                self.cells.stop_keeping();
+            }
+            self.cells.push_own(cell);
+        }
     }
 }
 
@@ -439,6 +480,7 @@ impl OpenScan {
 enum Miss {
     Failed,
     Unknown,
+    NoRoom,
 }
 
 fn unknown(_: prost::DecodeError) -> Miss {

@@ -125,15 +125,25 @@ impl Tap {
         (Tap { room: Arc::new(Semaphore::new(bytes_max)), sender }, receiver)
     }
 
-    /// Room for so many bytes; `None` if there is none now.
+    /// Room for an item of so many bytes; `None` if there is none now.
     pub(crate) fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let weight = u32::try_from(bytes + Tap::ITEM_BYTES).ok()?;
-        Arc::clone(&self.room).try_acquire_many_owned(weight).ok()
+        take_room(&self.room, bytes + Tap::ITEM_BYTES)
+    }
+
+    /// Room for more bytes of an item. Whether there was any.
+    pub(crate) fn more(&self, room: &mut OwnedSemaphorePermit, bytes: usize) -> bool {
+        let more = take_room(&self.room, bytes);
+        more.map(|more| room.merge(more)).is_some()
     }
 
     pub(crate) fn send(&self, seen: Seen) {
         let _ = self.sender.send(seen); // the observer has ended
     }
+}
+
+/// Bytes of a limit; `None` if it has not so many now.
+pub(crate) fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(room).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }
 
 /// A proxy that listens.
@@ -304,6 +314,29 @@ impl Proxy {
     }
 }
 
+#[cfg(test)]
+impl Proxy {
+    /// One without a cluster, whose queue has room for so many bytes, and all that is seen through it.
+    pub(crate) fn with_queue(bytes_max: usize) -> (Arc<Proxy>, UnboundedReceiver<Seen>) {
+        let (new_ports, _ports) = mpsc::unbounded_channel();
+        let (tap, seen) = Tap::new(bytes_max);
+        let proxy = Proxy {
+            address: ClusterAddress::Registry { servers: Vec::new() },
+            directory: Directory::new("proxy".to_string(), IpAddr::from([127, 0, 0, 1]), 0, new_ports),
+            limits: Limits { frame_bytes_max: 1 << 20, connections_max: 1 },
+            budget: Arc::new(Semaphore::new(1 << 20)),
+            scanners: Scanners::default(),
+            sample: Sample::new(1.0),
+            tap,
+            counts: Counts::default(),
+            open: AtomicUsize::new(0),
+            told: AtomicU64::new(0),
+            registry: Mutex::new(None),
+        };
+        (Arc::new(proxy), seen)
+    }
+}
+
 /// A connection to `host:port`. The error names it.
 pub(crate) async fn dial(server: &str) -> Result<TcpStream, String> {
     match timeout(CONNECT_LIMIT, TcpStream::connect(server)).await {
@@ -332,6 +365,10 @@ mod tests {
         let (tap, _receiver) = Tap::new(2_000);
         let first = tap.room(1_000).unwrap();
         assert!(tap.room(1_000).is_none() && tap.room(usize::MAX / 2).is_none());
+        drop(first);
+        let mut first = tap.room(400).unwrap();
+        assert!(tap.more(&mut first, 600) && !tap.more(&mut first, 1_000));
+        assert!(tap.room(1_000).is_none());
         drop(first);
         assert!(tap.room(1_000).is_some());
     }

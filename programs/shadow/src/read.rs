@@ -4,6 +4,7 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_schema::TableName;
+use prost::Message;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Kinds of reads, in the order of pages and tables.
@@ -40,6 +41,15 @@ impl Read {
         }
     }
 
+    /// About what it has in memory beside the message that it came in.
+    pub(crate) fn parts_bytes(&self) -> usize {
+        match self {
+            Read::Get(_, get) => get_bytes(get),
+            Read::Multi(gets) => gets.iter().map(|(_, get)| get_bytes(get)).sum(),
+            Read::Scan(_, read) => scan_bytes(&read.scan),
+        }
+    }
+
     /// The first table, which stands for all.
     pub(crate) fn table(&self) -> &TableName {
         match self {
@@ -66,6 +76,22 @@ impl Read {
             }
         }
     }
+}
+
+/// See [`Read::parts_bytes`].
+fn get_bytes(get: &pb::Get) -> usize {
+    size_of::<(TableName, pb::Get)>() + lists_bytes(&get.column, &get.attribute) + get.encoded_len()
+}
+
+/// See [`Read::parts_bytes`].
+pub(crate) fn scan_bytes(scan: &pb::Scan) -> usize {
+    size_of::<Read>() + lists_bytes(&scan.column, &scan.attribute) + scan.encoded_len()
+}
+
+/// A short element of a list takes far more memory than its bytes in the message.
+fn lists_bytes(columns: &[pb::Column], attributes: &[pb::NameBytesPair]) -> usize {
+    let qualifiers: usize = columns.iter().map(|column| column.qualifier.len()).sum();
+    size_of_val(columns) + qualifiers * size_of::<Bytes>() + size_of_val(attributes)
 }
 
 /// What came of a read at one cluster: a part for each get, or one for a scan.
@@ -139,7 +165,26 @@ impl Cells {
         Cells { count, kept, kept_bytes: 0, kept_bytes_max: 0, sum }
     }
 
+    /// Adds a cell of an answer. One that is kept is copied: it would keep the whole answer in memory.
+    pub(crate) fn push_own(&mut self, cell: Cell) {
+        match self.keeps(&cell) {
+            true => self.push(Cell::trusted(Bytes::copy_from_slice(cell.bytes()), cell.seq())),
+            false => self.push(cell),
+        }
+    }
+
+    /// Keeps no more cells.
+    pub(crate) fn stop_keeping(&mut self) {
+        self.kept_bytes_max = self.kept_bytes;
+    }
+
+    /// Whether this cell is kept if it comes next.
+    pub(crate) fn keeps(&self, cell: &Cell) -> bool {
+        self.is_whole() && self.kept_bytes + kept_bytes(cell) <= self.kept_bytes_max
+    }
+
     pub(crate) fn push(&mut self, cell: Cell) {
+        let is_kept = self.keeps(&cell);
         let mut sum = Xxh3::new();
         sum.update(&self.sum.0.to_le_bytes());
         let get = cell.get();
@@ -148,10 +193,8 @@ impl Cells {
         sum.update(&xxh3_128(cell.value()).to_le_bytes());
         self.sum = Xxh3Sum(sum.digest128());
         self.count += 1;
-        let is_next = self.kept.len() as u64 + 1 == self.count;
-        let bytes = cell.bytes().len() + size_of::<Cell>();
-        if is_next && self.kept_bytes + bytes <= self.kept_bytes_max {
-            self.kept_bytes += bytes;
+        if is_kept {
+            self.kept_bytes += kept_bytes(&cell);
             self.kept.push(cell);
         }
     }
@@ -183,6 +226,11 @@ impl Cells {
         }
         self
     }
+}
+
+/// What a cell that is kept takes.
+pub(crate) fn kept_bytes(cell: &Cell) -> usize {
+    cell.bytes().len() + size_of::<Cell>()
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! What the proxy has to know of a call before it passes it on: whether it reads `hbase:meta`, whose answer names servers,
 //! and whether it is a read that is to be observed. Only the beginnings of messages are looked at.
 
-use bytes::Bytes;
-
 use crate::proxy::wire::{Field, bytes_field, next_field, number_field};
 
 /// Encoded name of the region of `hbase:meta`, and how its region name begins.
 const META_ENCODED: &[u8] = b"1588230740";
 const META_START: &[u8] = b"hbase:meta,";
+/// Region actions for `hbase:meta` in one call, at most.
+const META_ACTIONS_MAX: usize = 256;
 
 /// A method of `ClientService`, as far as the proxy tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,17 +66,24 @@ pub(crate) fn is_for_meta(message: &[u8]) -> bool {
     bytes_field(message, 1).is_some_and(is_meta_specifier)
 }
 
-/// Which of the region actions of a `MultiRequest` are for `hbase:meta`; empty if none is.
-pub(crate) fn meta_actions(message: &[u8]) -> Vec<bool> {
-    let (mut rest, mut flags, mut any) = (message, Vec::new(), false);
+/// The numbers of the region actions of a `MultiRequest` that are for `hbase:meta`, in their order. The error ends the connection:
+/// they are kept until the answer comes, and a client has one for each region.
+pub(crate) fn meta_actions(message: &[u8]) -> Result<Vec<u32>, String> {
+    let (mut rest, mut found, mut number_of_action) = (message, Vec::new(), 0);
     while let Some((number, field, _)) = next_field(&mut rest) {
         if let (1, Field::Bytes(region_action)) = (number, field) {
-            let is_meta = is_for_meta(region_action);
-            any |= is_meta;
-            flags.push(is_meta);
+            if is_for_meta(region_action) {
+                if found.len() >= META_ACTIONS_MAX {
+                    return Err(format!(
+                        "more than {META_ACTIONS_MAX} region actions for hbase:meta in one call"
+                    ));
+                }
+                found.push(number_of_action);
+            }
+            number_of_action += 1;
         }
     }
-    if any { flags } else { Vec::new() }
+    Ok(found)
 }
 
 /// `RegionSpecifier.value = 2`.
@@ -84,17 +91,9 @@ fn is_meta_specifier(specifier: &[u8]) -> bool {
     bytes_field(specifier, 2).is_some_and(|value| value.starts_with(META_START) || value == META_ENCODED)
 }
 
-/// A copy that keeps only its own bytes in memory, unless it is so large that it has most of its buffer anyway.
-pub(crate) fn detached(bytes: &Bytes) -> Bytes {
-    const SHARED_BYTES_MIN: usize = 32 << 10;
-    match bytes.len() < SHARED_BYTES_MIN {
-        true => Bytes::copy_from_slice(bytes),
-        false => bytes.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use halcyon_proto::pb;
     use prost::Message;
 
@@ -116,8 +115,21 @@ mod tests {
         assert_eq!(Method::of("Multi", &multi("t,,1", get.clone())), Method::MultiGet);
         assert_eq!(Method::of("Multi", &multi("t,,1", put)), Method::Write);
         assert_eq!(Method::of("Multi", &[0xff; 9]), Method::Write);
-        assert_eq!(meta_actions(&multi("hbase:meta,,1", get.clone())), [true]);
-        assert!(meta_actions(&multi("t,,1", get)).is_empty());
+        assert_eq!(meta_actions(&multi("hbase:meta,,1", get.clone())).unwrap(), [0]);
+        assert!(meta_actions(&multi("t,,1", get)).unwrap().is_empty());
+    }
+
+    /// A flag was kept for each region action until the answer came, whatever their number was.
+    #[test]
+    fn region_actions_for_meta_have_a_limit() {
+        let action = |name: &str| pb::RegionAction { region: region(name), ..Default::default() };
+        let of = |region_action| pb::MultiRequest { region_action, ..Default::default() }.encode_to_vec();
+        let mut actions = vec![action("t,,1"); 1_000];
+        (0..META_ACTIONS_MAX).for_each(|at| actions[at * 2] = action("hbase:meta,,1"));
+        let found = meta_actions(&of(actions.clone())).unwrap();
+        assert!(found.iter().copied().eq((0..META_ACTIONS_MAX as u32).map(|at| at * 2)));
+        actions[999] = action("hbase:meta,,1");
+        assert!(meta_actions(&of(actions)).unwrap_err().contains("256 region actions"));
     }
 
     #[test]

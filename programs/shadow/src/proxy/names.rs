@@ -138,13 +138,13 @@ impl CellForm {
 
 /// The answer to a read of `hbase:meta` as clients get it: message and cell block. `None`: as it is.
 ///
-/// In a `Multi`, `is_meta` says which of its region actions are for meta, in their order; other reads are for meta as a whole.
+/// Of a `Multi` the region actions with these numbers are for meta; other reads are for meta as a whole.
 pub(crate) fn meta_answer(
     method: &str,
     message: &Bytes,
     block: &Bytes,
     form: CellForm,
-    is_meta: &[bool],
+    of_meta_actions: &[u32],
     directory: &Directory,
 ) -> Result<Option<(Bytes, Bytes)>, String> {
     let mut cells = form.decode(block)?;
@@ -180,7 +180,7 @@ pub(crate) fn meta_answer(
             let mut response = pb::MultiResponse::decode(message.clone()).map_err(malformed)?;
             let mut at = 0usize;
             for (nth, action) in response.region_action_result.iter_mut().enumerate() {
-                let is_meta = is_meta.get(nth).copied().unwrap_or(false);
+                let is_meta = u32::try_from(nth).is_ok_and(|nth| of_meta_actions.binary_search(&nth).is_ok());
                 for result in action.result_or_exception.iter_mut().filter_map(|one| one.result.as_mut()) {
                     if is_meta {
                         inline(std::slice::from_mut(result));
@@ -302,8 +302,7 @@ mod tests {
             pb::MultiResponse { region_action_result: vec![result(1), result(4)], ..Default::default() };
         let block = form.encode(&[vec![user.clone()], meta_cells()].concat());
         let message: Bytes = message.encode_to_vec().into();
-        let (_, changed) =
-            meta_answer("Multi", &message, &block, form, &[false, true], &directory).unwrap().unwrap();
+        let (_, changed) = meta_answer("Multi", &message, &block, form, &[1], &directory).unwrap().unwrap();
         let cells = form.decode(&changed).unwrap();
         assert_eq!(cells[0], user);
         assert_ne!(cells[2].value(), b"rs1:16020");

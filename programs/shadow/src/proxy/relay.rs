@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use crate::proxy::calls::{
-    Method, detached, is_end_of_scan, is_for_meta, meta_actions, scanner_of_answer, scanner_of_call,
+    Method, is_end_of_scan, is_for_meta, meta_actions, scanner_of_answer, scanner_of_call,
 };
 use crate::proxy::frames::{
     Frame, FrameReader, frame, request_head, request_parts, response_head, response_parts,
@@ -51,8 +51,15 @@ pub(crate) struct Seen {
     pub(crate) form: CellForm,
     pub(crate) began: Instant,
     pub(crate) took: Duration,
-    /// Its share of the queue.
+    /// Its share of the queue: request and answer.
     pub(crate) _room: OwnedSemaphorePermit,
+}
+
+/// The parameter message of a read that is observed. It has its share of the queue while it waits for the answer: a server that
+/// does not answer would have it for long, and others of its kind.
+struct Asked {
+    message: Bytes,
+    room: OwnedSemaphorePermit,
 }
 
 /// A call that waits for its answer.
@@ -60,14 +67,14 @@ struct Pending {
     method: Method,
     /// Paths to server names in the answer.
     paths: &'static [Path],
-    /// Of a read of `hbase:meta`: its method, and which region actions are for it.
-    meta: Option<(&'static str, Vec<bool>)>,
+    /// Of a read of `hbase:meta`: its method, and the numbers of the region actions that are for it.
+    meta: Option<(&'static str, Vec<u32>)>,
     is_scan_open: bool,
     /// A next or a close of this scanner.
     scanner: Option<u64>,
     closes: bool,
-    /// The parameter message of a read that is observed.
-    observed: Option<Bytes>,
+    /// Of a read that is observed.
+    observed: Option<Asked>,
     began: Instant,
 }
 
@@ -339,7 +346,7 @@ impl Shared {
             began: Instant::now(),
         };
         if self.service == "ClientService" {
-            self.look(method_name, &message, &mut pending);
+            self.look(method_name, &message, &mut pending)?;
         }
         let paths = names::in_call(&self.service, method_name);
         let mut changed = None;
@@ -358,7 +365,7 @@ impl Shared {
     }
 
     /// What has to be known of a call to `ClientService`.
-    fn look(&self, method_name: &str, message: &Bytes, pending: &mut Pending) {
+    fn look(&self, method_name: &str, message: &[u8], pending: &mut Pending) -> Result<(), String> {
         let counts = &self.proxy.counts;
         let method = Method::of(method_name, message);
         pending.method = method;
@@ -367,8 +374,8 @@ impl Shared {
             Method::Write => counts.writes.add(),
             Method::Get => pending.meta = is_for_meta(message).then(|| ("Get", Vec::new())),
             Method::MultiGet => {
-                let flags = meta_actions(message);
-                pending.meta = (!flags.is_empty()).then_some(("Multi", flags));
+                let actions = meta_actions(message)?;
+                pending.meta = (!actions.is_empty()).then_some(("Multi", actions));
             }
             Method::Scan => match scanner_of_call(message) {
                 None => {
@@ -394,7 +401,21 @@ impl Shared {
             }
         }
         if is_observed {
-            pending.observed = Some(detached(message));
+            // Copied: its buffer may be larger, and belongs to the frame.
+            let asked = |room| Asked { message: Bytes::copy_from_slice(message), room };
+            pending.observed = self.proxy.tap.room(message.len()).map(asked);
+            if pending.observed.is_none() {
+                self.drop_observed(pending.scanner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a read for which the queue has no room. A scan with a gap is of no use.
+    fn drop_observed(&self, scanner: Option<u64>) {
+        self.proxy.counts.dropped.add();
+        if let Some(id) = scanner {
+            self.proxy.scanners.remove(&self.server, id);
         }
     }
 
@@ -415,9 +436,9 @@ impl Shared {
         let message = parts.message(frame);
         self.note_scanner(&pending, &message);
         let mut changed = None;
-        if let Some((method, flags)) = &pending.meta {
+        if let Some((method, actions)) = &pending.meta {
             let cells = parts.cells(frame);
-            let shown = names::meta_answer(method, &message, &cells, self.form, flags, directory);
+            let shown = names::meta_answer(method, &message, &cells, self.form, actions, directory);
             changed = shown.map_err(|error| format!("an answer about hbase:meta: {error}"))?.map(
                 |(message, cells)| {
                     let header = pb::ResponseHeader {
@@ -484,33 +505,125 @@ impl Shared {
             );
         }
         if pending.observed.is_some() {
-            self.proxy.counts.dropped.add();
-            if let Some(id) = pending.scanner {
-                self.proxy.scanners.remove(&self.server, id);
-            }
+            self.drop_observed(pending.scanner);
         }
         Ok(())
     }
 
     fn observe(&self, pending: Pending, took: Duration, response: &Bytes) {
-        let Some(request) = pending.observed else { return };
-        let bytes = request.len() + response.len();
-        let Some(room) = self.proxy.tap.room(bytes) else {
-            self.proxy.counts.dropped.add();
-            if let Some(id) = pending.scanner {
-                self.proxy.scanners.remove(&self.server, id); // a scan with a gap is of no use
-            }
-            return;
-        };
+        let Some(Asked { message: request, mut room }) = pending.observed else { return };
+        if !self.proxy.tap.more(&mut room, response.len()) {
+            return self.drop_observed(pending.scanner);
+        }
         self.proxy.tap.send(Seen {
             server: Arc::clone(&self.server),
             method: pending.method,
             request,
-            response: detached(response),
+            response: Bytes::copy_from_slice(response),
             form: self.form,
             began: pending.began,
             took,
             _room: room,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(proxy: &Arc<Proxy>) -> Shared {
+        Shared {
+            proxy: Arc::clone(proxy),
+            server: "rs:1".into(),
+            service: "ClientService".to_string(),
+            form: CellForm { codec: None, compressor: None },
+            pending: Mutex::default(),
+        }
+    }
+
+    fn call(id: u32, method: &str, message: &impl Message) -> Bytes {
+        let header = pb::RequestHeader {
+            call_id: Some(id),
+            method_name: Some(method.to_string()),
+            request_param: Some(true),
+            ..Default::default()
+        };
+        frame(&header, Some(&message.encode_to_vec()), &[])
+    }
+
+    fn answer(id: u32, message: &impl Message) -> Bytes {
+        let header = pb::ResponseHeader { call_id: Some(id), ..Default::default() };
+        frame(&header, Some(&message.encode_to_vec()), &[])
+    }
+
+    fn get(row_bytes: usize) -> pb::GetRequest {
+        let get = pb::Get { row: vec![b'r'; row_bytes].into(), ..Default::default() };
+        pb::GetRequest { region: region(), get }
+    }
+
+    fn region() -> pb::RegionSpecifier {
+        pb::RegionSpecifier { r#type: 1, value: Bytes::from_static(b"t,,1") }
+    }
+
+    fn answered(shared: &Shared, id: u32, message: &impl Message) {
+        let frame = answer(id, message);
+        if let (_, Some((pending, took))) = shared.answer(&frame).unwrap() {
+            shared.observe(pending, took, &frame);
+        }
+    }
+
+    /// A server behind the proxy was frozen. Reads of clients that did not wait were kept until their answers came, 65,536 of a
+    /// connection with 64 KiB each, and only the answer was asked whether the queue has room.
+    #[test]
+    fn reads_that_wait_for_their_answers_have_their_share_of_the_queue() {
+        let (proxy, mut seen) = Proxy::with_queue(100_000);
+        let first = shared(&proxy);
+        for id in 0..10 {
+            assert!(first.call(&call(id, "Get", &get(30_000))).unwrap().is_none(), "it passes as it is");
+        }
+        let kept = |shared: &Shared| {
+            shared.pending.lock().values().filter(|pending| pending.observed.is_some()).count()
+        };
+        assert_eq!((first.pending.lock().len(), kept(&first)), (10, 3));
+        let counts = &proxy.counts;
+        assert_eq!((counts.calls.get(), counts.sampled.get(), counts.dropped.get()), (10, 10, 7));
+        answered(&first, 9, &pb::GetResponse::default());
+        assert!(seen.try_recv().is_err(), "it was not kept");
+        answered(&first, 0, &pb::GetResponse::default());
+        let one = seen.try_recv().unwrap();
+        assert_eq!(&one.request[..], get(30_000).encode_to_vec());
+        assert_eq!(one.response, answer(0, &pb::GetResponse::default()));
+        // The answer has its share, too.
+        let large = pb::Result {
+            cell: vec![pb::Cell { value: Some(vec![7; 50_000].into()), ..Default::default() }],
+            ..Default::default()
+        };
+        answered(&first, 1, &pb::GetResponse { result: Some(large) });
+        assert!(seen.try_recv().is_err());
+        assert_eq!(counts.dropped.get(), 8);
+        let second = shared(&proxy);
+        (0..2).for_each(|id| drop(second.call(&call(id, "Get", &get(30_000))).unwrap()));
+        assert_eq!(kept(&second), 1, "one is seen, one waits");
+        drop((one, first, second));
+        assert!(proxy.tap.room(99_000).is_some(), "all is given back when connections end");
+    }
+
+    #[test]
+    fn a_scan_without_room_for_a_call_is_forgotten() {
+        let (proxy, mut seen) = Proxy::with_queue(10_000);
+        let shared = shared(&proxy);
+        let opening =
+            pb::ScanRequest { region: Some(region()), scan: Some(pb::Scan::default()), ..Default::default() };
+        shared.call(&call(0, "Scan", &opening)).unwrap();
+        let more = pb::ScanResponse { scanner_id: Some(5), more_results: Some(true), ..Default::default() };
+        answered(&shared, 0, &more);
+        assert!(seen.try_recv().is_ok());
+        assert!(proxy.scanners.get(&shared.server, 5).is_some_and(|known| known.is_observed));
+        shared.call(&call(1, "Get", &get(9_000))).unwrap();
+        let next = pb::ScanRequest { scanner_id: Some(5), ..Default::default() };
+        shared.call(&call(2, "Scan", &next)).unwrap();
+        assert!(proxy.scanners.get(&shared.server, 5).is_none());
+        assert_eq!(proxy.counts.dropped.get(), 1);
     }
 }

@@ -107,7 +107,7 @@ impl Recorder {
     }
 
     fn record(&self, observed: Observed) -> Record {
-        let Observed { read, regions, server, began, took, calls, answer } = observed;
+        let Observed { read, request_bytes: _, regions, server, began, took, calls, answer } = observed;
         let answer = if self.header.has_hashed_values { answer.with_hashed_values() } else { answer };
         let (gets, is_batch, mut scan) = Record::gets_of(&read);
         if let Some(scan) = &mut scan {
