@@ -214,12 +214,16 @@ impl RegionInfo {
 
     /// 32 hex digits; for meta `1588230740`.
     pub fn encoded_name(&self) -> &str {
+        std::str::from_utf8(self.encoded_name_bytes()).expect("the end of a region name is digits")
+    }
+
+    /// The same as bytes, for those who ask for each write: nothing is looked at.
+    pub fn encoded_name_bytes(&self) -> &[u8] {
         match &self.0.encoded_name {
-            Some(name) => name,
+            Some(name) => name.as_bytes(),
             None => {
                 let end = self.0.region_name.len() - 1;
-                let digits = &self.0.region_name[end - MD5_HEX_LEN..end];
-                std::str::from_utf8(digits).expect("the end of a region name is digits")
+                &self.0.region_name[end - MD5_HEX_LEN..end]
             }
         }
     }

@@ -472,23 +472,10 @@ impl Region {
         let me = Holder::me();
         me.is_at(&activity::COPY_INTO_MEMSTORE);
         let mut prepared = Prepared::new();
-        let begun = self.prepare(&edits.edits, &mut prepared).and_then(|()| {
-            assert!(
-                prepared.len() == edits.edits.len(),
-                "every cell of the log entry goes into the memstore, and no other"
-            );
-            let steps = if durability == Durability::SkipWal { 1 } else { 2 };
-            self.mvcc.begin(steps, |seq, write| {
-                if durability == Durability::SkipWal {
-                    return Ok(());
-                }
-                self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
-            })
-        });
-        let (write, ()) = match begun {
-            Ok(begun) => begun,
+        let write = match self.begin_write(&edits, nonce, durability, &mut prepared) {
+            Ok(write) => write,
             Err(error) => {
-                prepared.into_iter().for_each(|(segment, cell)| segment.give_up(cell));
+                give_up(prepared);
                 return Err(error);
             }
         };
@@ -502,6 +489,30 @@ impl Region {
         drop(updates);
         self.mvcc.step_done(&write);
         Ok(WriteTicket::of(write))
+    }
+
+    /// Copies the cells and appends them to the log. What was copied is in `prepared`, also if the log refuses it.
+    #[inline]
+    fn begin_write(
+        &self,
+        edits: &Edits,
+        nonce: Nonce,
+        durability: Durability,
+        prepared: &mut Prepared,
+    ) -> Result<Arc<Write>> {
+        self.prepare(&edits.edits, prepared)?;
+        assert!(
+            prepared.len() == edits.edits.len(),
+            "every cell of the log entry goes into the memstore, and no other"
+        );
+        let steps = if durability == Durability::SkipWal { 1 } else { 2 };
+        let (write, ()) = self.mvcc.begin(steps, |seq, write| {
+            if durability == Durability::SkipWal {
+                return Ok(());
+            }
+            self.append_to_log(prepared, seq, (edits, nonce), durability, write)
+        })?;
+        Ok(write)
     }
 
     /// Copies the cells into the chunks of their stores. Under the update lock.
@@ -530,7 +541,7 @@ impl Region {
     #[inline]
     fn entry_of<'a>(&'a self, edits: &'a Edits, nonce: Nonce) -> WalEntry<'a> {
         WalEntry {
-            region: self.info.encoded_name().as_bytes(),
+            region: self.info.encoded_name_bytes(),
             table: self.info.table().full_name(),
             seq: SeqId::ZERO,
             write_time_ms: edits.clock_ms,
@@ -559,6 +570,11 @@ impl Region {
         });
         self.services.wal.append(&entry, durability, completion)
     }
+}
+
+#[cold]
+fn give_up(prepared: Prepared) {
+    prepared.into_iter().for_each(|(segment, cell)| segment.give_up(cell));
 }
 
 /// Links cells into their memstores, those of one family together and in order.

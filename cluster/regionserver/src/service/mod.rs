@@ -386,6 +386,7 @@ impl RegionServer {
     }
 }
 
+#[inline]
 fn decode<M: Message + Default>(method: &str, param: Bytes) -> Result<M, RpcError> {
     M::decode(param).map_err(|error| errors::undecodable(method, &error))
 }

@@ -35,7 +35,9 @@ struct ColumnDelete {
 impl DeleteTracker {
     pub fn reset(&mut self) {
         self.family_timestamp = None;
-        self.family_versions.clear();
+        if !self.family_versions.is_empty() {
+            self.family_versions.clear(); // of an empty set it takes a tree apart all the same
+        }
         self.column = None;
     }
 

@@ -53,10 +53,17 @@ struct Markers {
 }
 
 impl Markers {
+    /// Called for each row and column. Most have none, and of an empty map `clear` takes a tree apart all the same.
     fn clear(&mut self) {
-        self.reaching.clear();
-        self.older.clear();
-        self.versions.clear();
+        if !self.reaching.is_empty() {
+            self.reaching.clear();
+        }
+        if !self.older.is_empty() {
+            self.older.clear();
+        }
+        if !self.versions.is_empty() {
+            self.versions.clear();
+        }
     }
 
     /// Whether a marker that reaches as far hides all that this one could.
