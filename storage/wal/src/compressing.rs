@@ -302,7 +302,7 @@ mod tests {
             let value: Vec<u8> = (0..value_len).map(|_| byte()).collect();
             // The first one has no qualifier, and those of the others come once.
             let qualifier = at.checked_sub(1).map(|at| at.to_be_bytes()).unwrap_or_default();
-            let qualifier = if at % 2 == 0 { &qualifier[7..] } else { &b""[..] };
+            let qualifier = if at.is_multiple_of(2) { &qualifier[7..] } else { &b""[..] };
             Cell::build(b"r", b"f", qualifier, at as i64, CellType::Put, &value, b"", 0)
         };
         let cells: Vec<Cell> = (0..cells_count).map(&mut cell).collect();
