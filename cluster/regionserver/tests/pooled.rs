@@ -106,11 +106,13 @@ fn multi(lab: &Lab, action: Vec<pb::Action>) -> Result<Vec<pb::ResultOrException
 fn gets_of_a_multi_end_when_nobody_waits_for_them() {
     let (lab, seen) = watched();
     put_wide_row(&lab);
-    let gets = (0..20).map(|index| pb::Action::of_get(index, asking(2_000))).collect();
+    let gets = (0..10).map(|index| pb::Action::of_get(index, asking(20_000))).collect();
     let give_up = || lab.clock.advance(Duration::from_secs(60));
     let entries = while_it_runs(&seen, || multi(&lab, gets), give_up).unwrap();
-    let failed = entries.iter().filter(|entry| entry.exception.is_some()).count();
-    assert!(entries.len() == 20 && failed >= 19, "{failed} of {}", entries.len());
+    // On a busy machine some are done before the client gives up; behind that none is.
+    let mut behind = entries.iter().skip_while(|entry| entry.exception.is_none()).peekable();
+    assert!(entries.len() == 10 && behind.peek().is_some(), "all gets were read");
+    assert!(behind.all(|entry| entry.exception.is_some()), "a get was read for nobody");
 }
 
 /// The same for conditions of an endpoint.
@@ -145,12 +147,13 @@ fn a_region_that_closes_waits_for_no_read() {
     let check = || lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell]);
     assert_eq!(class(while_it_runs(&seen, check, close)), "NotServingRegionException");
     reopen();
-    let gets = (0..20).map(|index| pb::Action::of_get(index, asking(2_000))).collect();
+    let gets = (0..10).map(|index| pb::Action::of_get(index, asking(20_000))).collect();
     let entries = while_it_runs(&seen, || multi(&lab, gets), close).unwrap();
     let moved = |entry: &pb::ResultOrException| {
         entry.exception.as_ref().is_some_and(|it| it.name.ends_with(".NotServingRegionException"))
     };
-    assert!(entries.iter().filter(|entry| moved(entry)).count() >= 19, "{entries:?}");
+    let mut behind = entries.iter().skip_while(|entry| !moved(entry)).peekable();
+    assert!(behind.peek().is_some() && behind.all(moved), "{entries:?}");
     reopen();
     assert_eq!(lab.get(get("wide")).unwrap().1.len(), 2_000, "nothing was written");
 }
