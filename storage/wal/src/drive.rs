@@ -187,7 +187,11 @@ impl Wal {
             return false;
         }
         self.replace_if_broken();
-        let wrote = self.write_round(&mut self.writer.lock(), &mut leader.spare);
+        let wrote = {
+            let mut writer = self.writer.lock();
+            // What others have written, as a roll does, is told first: a round of a slow codec takes seconds.
+            !self.has_finished() && self.write_round(&mut writer, &mut leader.spare)
+        };
         let mut completed = false;
         while self.has_finished() {
             let Some(mut finished) = self.take_finished() else { break };

@@ -117,6 +117,8 @@ pub struct Wal {
     entry_bytes_max: AtomicU64,
     /// Most cells of an entry.
     entry_cells_max: usize,
+    /// Most bytes of a round, if its values have a slow codec.
+    round_bytes_max: u64,
     /// Those of files since the last sync.
     pub(crate) errors: Errors,
     /// The next file, if it was made already.
@@ -252,6 +254,7 @@ impl Wal {
             is_broken: AtomicBool::new(false),
             entry_bytes_max: AtomicU64::new(entry_bytes_max),
             entry_cells_max,
+            round_bytes_max,
             errors: Errors::default(),
             spare_file: Mutex::new(None),
             useless: Mutex::new(Vec::new()),
@@ -343,6 +346,12 @@ impl Wal {
     #[inline]
     pub fn buffered_bytes(&self) -> usize {
         self.buffered.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that the next round may take.
+    pub(crate) fn next_round_bytes(&self) -> u64 {
+        let round_bytes_max = self.round_bytes_max.min(self.entry_bytes_max.load(Ordering::Relaxed));
+        round_bytes_max.min(self.buffered_bytes() as u64)
     }
 
     /// Whether an append of some bytes might have to wait for files on other machines. A look at it, no promise.

@@ -14,14 +14,15 @@ use halcyon_env::WritableFile;
 use halcyon_env::sync::MutexGuard;
 
 use crate::SyncMode;
-use crate::appends::Unflushed;
+use crate::appends::{Appends, Unflushed};
 use crate::check::Salt;
+use crate::format::reset_checks;
 use crate::full::Put;
 use crate::log::{Wal, Writer};
 use crate::new_file::{NewFile, Rolling, is_removed, not_made};
 use crate::replace::Replaced;
 
-/// Rounds that a roll writes before the last one to the old file, if more is buffered than one round takes.
+/// Rounds that a close writes before the last one, if more is buffered than one round takes, or than the file has room for.
 const ROUNDS_MAX: usize = 64;
 
 /// What a roll did.
@@ -82,7 +83,7 @@ pub(crate) enum End {
 
 impl Wal {
     /// Starts a new file, closes the old one and brings it to disk. Archives the closed files that hold no
-    /// unflushed edits.
+    /// unflushed edits. If more is buffered than one round takes, the new file gets the rest.
     ///
     /// `Io` if the new file cannot be made, `Busy` if there is no space for what is still to go to the old one: the log
     /// goes on with the old one. Any failure after that stops the log. `Stopping` if it is stopped already.
@@ -91,7 +92,7 @@ impl Wal {
         rolled.map(|rolled| self.outcome_of(rolled))
     }
 
-    /// Rolls if the current file and what is buffered for it have reached the size for that, or if the file has too few
+    /// Rolls if the current file and what the next round adds to it have reached the size for that, or if the file has too few
     /// copies. Cheap otherwise.
     pub fn roll_if_needed(&self) -> Result<Option<RollOutcome>> {
         if !self.is_roll_due() {
@@ -116,9 +117,9 @@ impl Wal {
         RollOutcome { new_file, old_file, archived: self.archive() }
     }
 
-    /// Bytes of the file that takes appends now, with what is not written yet.
+    /// Bytes of the file that takes appends now, with what a roll would write to it.
     pub fn current_bytes(&self) -> u64 {
-        self.counters.file_bytes() + self.buffered_bytes() as u64
+        self.counters.file_bytes() + self.next_round_bytes()
     }
 
     fn roll_holding(&self, rolling: &mut Rolling) -> Result<Replaced> {
@@ -237,7 +238,7 @@ impl Wal {
     /// The regions to flush so that the oldest files can go: the oldest one if there are more than `files_count_max`, and as many
     /// as it takes until all files together have no more than `bytes_max`. The current file cannot go without a roll.
     pub fn regions_holding_oldest(&self, bytes_max: u64) -> Vec<Vec<u8>> {
-        let current_bytes = self.current_bytes();
+        let current_bytes = self.counters.file_bytes() + self.buffered_bytes() as u64;
         let files = self.files.lock();
         let mut bytes = current_bytes + files.bytes();
         let is_one_too_many = files.count() >= self.config.files_count_max;
@@ -380,30 +381,25 @@ impl Wal {
     /// With `Fsync` and `Remote` the old file's bytes are on disk by then, so that a log never has a hole. With `Written`
     /// a whole file may be unsynced, and appends would wait a long time; so that is done after the switch, by
     /// the roll or by the first round that wants a sync, whichever comes first.
+    ///
+    /// The old file gets one round, and the new one what is behind it. With a slow codec a round takes seconds, in which nothing
+    /// is acknowledged, and appends may come faster than rounds are written: until the old file had all of them (of up to 64 rounds)
+    /// clients waited for two minutes, and then the roll failed.
     fn switch_to(&self, new: &mut Option<NewFile>) -> Result<Switched> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let busy = |error: Error| Error::new(ErrorKind::Busy, error.context("cannot roll").message());
-        for _ in 0..ROUNDS_MAX {
-            let has_more = self.appends.unwatched().lock().rounds_count() > 1;
-            if !has_more || !self.write_round(writer, &mut Vec::new()) {
-                break;
-            }
-        }
         let (batch, unflushed, mark) = {
             let mut appends = self.appends.unwatched().lock();
             appends.check_running()?;
             if let Some(broken) = &appends.broken {
                 return Ok(Switched::Broken(busy(broken.error.clone()))); // since the roll began
             }
-            if appends.rounds_count() > 1 {
-                let what = "more is appended than can be written to the old file";
-                return Err(busy(Error::new(ErrorKind::Busy, what)));
-            }
             let mark = appends.mark();
-            // What is appended from here on goes to the new file, of which the header is on disk.
+            let batch = appends.take(Vec::new(), Vec::new());
+            // What is behind it and what is appended from here on goes to the new file, of which the header is on disk.
             appends.set_mark(new.as_ref().expect("it was just made").mark());
-            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), mark)
+            (batch, self.leave_rest(&mut appends), mark)
         };
         assert!(!writer.closed, "a closed WAL is not rolled");
         let batch_len = batch.buffer.len();
@@ -434,6 +430,18 @@ impl Wal {
         let closed = ClosedFile { path: old_path.clone(), bytes, unflushed, end: End::Coming };
         self.files.lock().push(closed);
         Ok(Switched::From(old_path))
+    }
+
+    /// What is buffered was appended for the old file and goes to another one. Returns the edits of the old one that are not flushed;
+    /// those that it does not have are among them, as after a replacement.
+    fn leave_rest(&self, appends: &mut Appends) -> Unflushed {
+        if appends.buffer.is_empty() {
+            return mem::take(&mut appends.unflushed);
+        }
+        let mark = appends.mark();
+        reset_checks(&mut appends.buffer, self.cipher.is_some(), mark)
+            .expect("the buffer holds whole entries: appends put them there");
+        appends.unflushed.clone()
     }
 
     /// Brings the previous file to disk and ends it with its trailer, if that is still to be done.

@@ -10,6 +10,7 @@ mod hedge;
 mod hostile;
 mod large;
 mod replace;
+mod rolls;
 mod round_trip;
 mod space;
 mod split;

@@ -45,9 +45,34 @@ fn cells_of(region: &[u8], seq: u64) -> Vec<Cell> {
     (0..=seq % 3).map(cell).collect()
 }
 
+/// What is in the buffer when the script rolls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffer {
+    Empty,
+    /// Mostly more than one round takes.
+    Long,
+}
+
+/// A file with this limit takes the longest entry; rounds of a log that began with such a one are no longer.
+const LEN_MAX: u64 = 29_500;
+
 /// The script. Ends early, with an error, where the machine dies.
 fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> Result<()> {
-    let wal = Wal::open(common::env(fs), config(sync_mode))?;
+    live_with(Buffer::Empty, fs, sync_mode, knowledge)
+}
+
+fn live_with(
+    buffer: Buffer,
+    fs: &SimFileSystem,
+    sync_mode: SyncMode,
+    knowledge: &mut Knowledge,
+) -> Result<()> {
+    if buffer == Buffer::Long {
+        fs.set_len_max(LEN_MAX);
+    }
+    let wal = Wal::open(common::env(fs), config(sync_mode));
+    fs.set_len_max(u64::MAX);
+    let wal = wal?;
     for seq in 1..=40u64 {
         let region = REGIONS[(seq * seq % 7 % 3) as usize];
         let durability = match seq % 4 {
@@ -76,11 +101,19 @@ fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> R
             }
         };
         wal.append(&entry, durability, Box::new(completion))?;
-        if seq % 3 != 1 {
+        let drives = match buffer {
+            Buffer::Empty => seq % 3 != 1,
+            Buffer::Long => seq % 9 == 1,
+        };
+        if drives {
             wal.drive();
         }
         if seq % 9 == 0 {
             wal.roll()?;
+            assert!(
+                buffer == Buffer::Empty || seq < 27 || wal.buffered_bytes() > 0,
+                "{seq}: a roll takes all"
+            );
         }
         if seq % 13 == 0 {
             // A flush of the region: from here on its edits are safe without the log.
@@ -169,19 +202,33 @@ fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
     die_at_every_sync_point(SimDisk::Hdfs, SyncMode::Remote);
 }
 
+/// What a roll leaves to the new file was appended for the old one.
+#[test]
+fn edits_that_a_roll_leaves_to_the_new_file_survive_a_crash() {
+    for sync_mode in [SyncMode::Fsync, SyncMode::Written] {
+        die_at_every_sync_point_with(Buffer::Long, SimDisk::Local, sync_mode);
+    }
+    die_at_every_sync_point_with(Buffer::Long, SimDisk::Hdfs, SyncMode::Remote);
+}
+
 fn die_at_every_sync_point(disk: SimDisk, sync_mode: SyncMode) {
+    die_at_every_sync_point_with(Buffer::Empty, disk, sync_mode);
+}
+
+fn die_at_every_sync_point_with(buffer: Buffer, disk: SimDisk, sync_mode: SyncMode) {
     let whole = disk.files(1);
-    live(&whole, sync_mode, &mut Knowledge::default()).unwrap();
+    live_with(buffer, &whole, sync_mode, &mut Knowledge::default()).unwrap();
     let sync_points = whole.sync_points();
     assert!(sync_points > 20);
     for n in 1..=sync_points {
         for (mode, seeds) in [(CrashMode::Drop, 1), (CrashMode::Keep, 1), (CrashMode::Torn, 12)] {
             for seed in 0..seeds {
-                let case = format!("{disk:?}, {sync_mode:?}, sync point {n}, {mode:?}, seed {seed}");
+                let case =
+                    format!("{disk:?}, {sync_mode:?}, {buffer:?}, sync point {n}, {mode:?}, seed {seed}");
                 let fs = disk.files(1);
                 fs.fail_at(n);
                 let mut knowledge = Knowledge::default();
-                live(&fs, sync_mode, &mut knowledge).expect_err("the machine dies");
+                live_with(buffer, &fs, sync_mode, &mut knowledge).expect_err("the machine dies");
                 let after = fs.crash(mode, seed);
                 let recovered = recover(&after).unwrap_or_else(|error| panic!("{case}: {error}"));
                 let different: BTreeSet<&Edit> = recovered.iter().collect();
@@ -292,6 +339,7 @@ fn die_by_seed(seed: u64) {
     let sync_mode = dice.pick(&[SyncMode::Remote, SyncMode::Remote, SyncMode::Fsync]);
     let operation = dice.pick(&[Operation::Write, Operation::Sync, Operation::Create, Operation::Close]);
     let (has_fault, nth) = (dice.one_in(2), dice.between(1, 24) as u64);
+    let buffer = dice.pick(&[Buffer::Empty, Buffer::Long]);
     let build = || {
         let fs = SimFileSystem::hdfs(seed);
         if has_fault {
@@ -300,11 +348,11 @@ fn die_by_seed(seed: u64) {
         fs
     };
     let whole = build();
-    let _ = live(&whole, sync_mode, &mut Knowledge::default());
+    let _ = live_with(buffer, &whole, sync_mode, &mut Knowledge::default());
     let fs = build();
     fs.fail_at(dice.between(1, whole.sync_points().max(1) as usize) as u64);
     let mut knowledge = Knowledge::default();
-    let _ = live(&fs, sync_mode, &mut knowledge); // a file that cannot be made ends it early
+    let _ = live_with(buffer, &fs, sync_mode, &mut knowledge); // a file that cannot be made ends it early
     let mut left = fs.crash(dice.pick(&CrashMode::ALL), dice.next_u64());
     let (mut deaths, mut attempts) = (0, 0);
     loop {
