@@ -567,6 +567,68 @@ async fn a_verification_writes_no_row_back_whose_delete_has_not_arrived() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+/// With `--merge`, rows that only the target has stay there. Behind a cut over back that was not searched, `--verify` and `--cut-over`
+/// counted rows of clients among them, which the source had never got. They took back the note that these are to be searched for.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_clients_at_a_merged_target_are_found_behind_the_way_back() {
+    let dir = fresh_dir("migrate-merged-unsearched");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, their_admin)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    create(&their_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    put(&here, &["r"]).await;
+    bypass(&there, "own").await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t", "--merge"]).await;
+    done(&dir, &["--cut-over"]).await;
+    done(&dir, &["--back"]).await;
+    for (row, step) in [("first", "--verify"), ("second", "--cut-over")] {
+        // The time is that of the server: later than the last comparison.
+        let late = Put::new(row).column("f", "q", "v").durability(DurabilityLevel::SkipWal);
+        there.put(late).await.unwrap();
+        leave_unsearched(&dir, None, "opened");
+        assert!(refused(&dir, &["--finish"]).contains("were not all compared"));
+        let printed = done(&dir, &[step]).await;
+        let told = format!("row t '{row}': 1 cells had not reached the source and were written now");
+        assert!(printed.contains(&told), "{step}: {printed}");
+        assert!(printed.contains("1 rows that only the target has stay there"), "{step}: {printed}");
+        assert!(has(&here, row).await && has(&there, row).await, "{step}");
+        assert!(!has(&here, "own").await && has(&there, "own").await, "{step}");
+    }
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Ending a cut over once more compared rows that had changed since, and forgot those that `--verify` had told. `--back` did not refuse
+/// to show clients a row that only the source had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_over_that_is_ended_twice_forgets_no_surplus() {
+    let dir = fresh_dir("migrate-ended-twice");
+    let [source, target] =
+        ["source", "target"].map(|name| Server::start(&dir.join(name), &["--memory", "128m"]));
+    let ((ours, our_admin), (theirs, _)) = (connect(&source).await, connect(&target).await);
+    create(&our_admin, "t", 0).await;
+    let (here, there) = (ours.table(table_name("t"), 0), theirs.table(table_name("t"), 0));
+    put(&here, &["r"]).await;
+    let (from, to) = (url(&source), url(&target));
+    done(&dir, &["--from", &from, "--to", &to, "--tables", "t"]).await;
+    done(&dir, &["--cut-over"]).await;
+    bypass(&here, "forgotten").await;
+    for step in ["--verify", "--cut-over", "--back"] {
+        let error = refused(&dir, &[step]);
+        assert!(error.contains("only the source has: t 'forgotten'"), "{step}: {error}");
+        assert!(has(&here, "forgotten").await && !has(&there, "forgotten").await, "{step}");
+    }
+    done(&dir, &["--back", "--delete-surplus"]).await;
+    assert!(!has(&here, "forgotten").await && has(&here, "r").await);
+    source.stop();
+    target.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 /// The change of one table hung, and all tables refused writes for as long as it did.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_ends_when_its_time_is_over() {

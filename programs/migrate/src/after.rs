@@ -50,6 +50,9 @@ pub(crate) async fn after(migration: &Arc<Migration>, way: Way) -> Result<(), St
 /// Rows that differ behind a cut over whose pause had no time to search, `way` its way: what the new side never got is at the old side
 /// only, and a comparison would write cells there whose delete did not arrive. So this comes before it. Nothing is done if the search
 /// was made.
+///
+/// The note that it was not made is taken back. So `rows` has to have each row of the old side alone that a client may have written:
+/// [`State::kept`](crate::state::State::kept).
 pub(crate) async fn check(migration: &Migration, way: Way, rows: &BTreeSet<RowOf>) -> Result<(), String> {
     let unsearched_ms = migration.state.lock().unsearched(way);
     let Some(paused_ms) = unsearched_ms else { return Ok(()) };
@@ -170,18 +173,23 @@ async fn second_look(migration: &Migration, way: Way, doubts: Doubts) -> Result<
     migration.save()
 }
 
-/// Rows that the new side has got around the cut over and since.
+/// Rows that the new side has got around the cut over and since, and those that comparisons since have left. The lists of these are
+/// replaced: without another look at them the way back would not know of them.
 async fn compare_back(migration: &Arc<Migration>, way: Way, began: Instant) -> Result<(), String> {
     let back = way.opposite();
     let to = migration.pair(way).1;
     let since_ms = migration.state.lock().compared_ms.saturating_sub(clocks::APART_MS_MAX);
     let changed = Places::find(migration, to).await?.changed_since(since_ms, CHANGED_MAX).await?;
-    let Some(changed) = changed else {
+    let Some(mut changed) = changed else {
         return Err(format!(
             "more than {CHANGED_MAX} rows changed around it and were not compared: --verify compares all rows"
         ));
     };
     let count = changed.len();
+    {
+        let state = migration.state.lock();
+        changed.extend(state.unsettled.iter().chain(&state.surplus).cloned());
+    }
     let settled = settle(migration, back, changed).await?;
     println!(
         "after the cut over: {count} rows that changed around it were compared in {}, {}",

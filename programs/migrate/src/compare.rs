@@ -44,7 +44,7 @@ pub(crate) struct Found {
     /// Ranges whose sums differed at the first look.
     pub(crate) ranges_differing: u64,
     pub(crate) rows_differing: BTreeSet<RowOf>,
-    /// Rows that only the target has, and keeps.
+    /// Rows that only the target has, and keeps. Not those that clients may have written: see [`Kept`](crate::state::Kept).
     pub(crate) rows_kept: u64,
 }
 
@@ -227,7 +227,8 @@ pub(crate) async fn walk(migration: &Arc<Migration>, way: Way) -> Result<Found, 
                     found.rows_differing.extend(places);
                 }
                 if found.rows_differing.len() > DIFFERING_MAX {
-                    return Err(too_many(way));
+                    let is_unsearched = migration.state.lock().unsearched(way.opposite()).is_some();
+                    return Err(too_many(way, is_unsearched));
                 }
             },
             _ = ticks.tick() => println!("{}", progress.line("compare", ranges, expected)),
@@ -236,8 +237,12 @@ pub(crate) async fn walk(migration: &Arc<Migration>, way: Way) -> Result<Found, 
     Ok(found)
 }
 
-fn too_many(way: Way) -> String {
+/// `is_unsearched`: rows of clients may be at the side that follows alone.
+fn too_many(way: Way, is_unsearched: bool) -> String {
     let what = match way {
+        Way::Forth if is_unsearched => {
+            "the target may have rows that the source never got, so keep its tables. --cut-over --skip-verify returns to it"
+        }
         Way::Forth => "--abort, drop the tables at the target, and copy again",
         Way::Back => "the source cannot follow any more; --back --skip-verify goes back without them",
     };
@@ -256,7 +261,8 @@ async fn compare_range(
     let name = migration.table(table);
     let left = digests(from, name.clone(), range, slot);
     let right = digests(to, name, range, slot);
-    let keeps = migration.keeps_surplus(way);
+    let kept = migration.state.lock().kept(way);
+    let keeps = |row: &RowDigest| kept.has(row.newest_ms);
     digest::compare(left, right, keeps, |row| progress.add(1, row.cells, row.bytes)).await
 }
 

@@ -20,12 +20,14 @@ pub(crate) struct RowDigest {
     pub(crate) row: Bytes,
     pub(crate) cells: u64,
     pub(crate) bytes: u64,
+    /// The latest timestamp of its cells.
+    pub(crate) newest_ms: i64,
     pub(crate) sum: u128,
 }
 
 impl RowDigest {
     pub(crate) fn new(row: Bytes) -> RowDigest {
-        RowDigest { row, cells: 0, bytes: 0, sum: 0 }
+        RowDigest { row, cells: 0, bytes: 0, newest_ms: i64::MIN, sum: 0 }
     }
 
     /// Of a whole row; `None` if it has no cells.
@@ -43,6 +45,7 @@ impl RowDigest {
         }
         self.cells += 1;
         self.bytes += cell.bytes().len() as u64;
+        self.newest_ms = self.newest_ms.max(cell.timestamp());
         self.sum = self.sum.wrapping_mul(FACTOR).wrapping_add(hash);
     }
 }
@@ -102,12 +105,12 @@ pub(crate) struct Compared {
     pub(crate) rows_kept: u64,
 }
 
-/// Walks over both sides of a range. `seen` gets each row of the left side. `keeps`: rows that only the right side has are only
-/// counted.
+/// Walks over both sides of a range. `seen` gets each row of the left side. `keeps`: whether a row that only the right side has is
+/// only counted.
 pub(crate) async fn compare(
     left: Digests,
     right: Digests,
-    keeps: bool,
+    keeps: impl Fn(&RowDigest) -> bool,
     mut seen: impl FnMut(&RowDigest),
 ) -> Result<Compared, String> {
     let (mut left, mut right) = (Incoming::new(left), Incoming::new(right));
@@ -125,7 +128,7 @@ pub(crate) async fn compare(
         if let Some(here) = &here {
             seen(here);
         }
-        if here.is_none() && keeps {
+        if here.is_none() && there.as_ref().is_some_and(&keeps) {
             rows_kept += 1;
         } else if here.as_ref().map(|one| one.sum) != there.as_ref().map(|one| one.sum) {
             differing.extend(here.as_ref().or(there.as_ref()).map(|one| one.row.clone()));
@@ -148,6 +151,7 @@ mod tests {
     use halcyon_client::CellType;
 
     use super::*;
+    use crate::state::Kept;
 
     fn digest(row: &str, values: &[&str]) -> RowDigest {
         let cells: Vec<Cell> =
@@ -166,7 +170,7 @@ mod tests {
         let batches = |rows: &[RowDigest], size| rows.chunks(size).map(|batch| Ok(batch.to_vec())).collect();
         let mut seen = 0;
         let result =
-            compare(sent(batches(left, 1)), sent(batches(right, 3)), false, |_| seen += 1).await.unwrap();
+            compare(sent(batches(left, 1)), sent(batches(right, 3)), |_| false, |_| seen += 1).await.unwrap();
         assert_eq!(seen, left.len());
         result
     }
@@ -195,15 +199,29 @@ mod tests {
     async fn rows_that_only_the_other_side_has_may_stay() {
         let row = |name: &str, value: &str| digest(name, &[value]);
         let ours = vec![row("b", "v"), row("c", "v")];
-        let theirs = vec![row("a", "v"), row("b", "w"), row("c", "v"), row("d", "v")];
-        let found = compare(sent(vec![Ok(ours)]), sent(vec![Ok(theirs)]), true, |_| {}).await.unwrap();
-        assert_eq!((found.differing, found.rows_kept), (vec![Bytes::from_static(b"b")], 2));
+        let at = |name: &str, times: &[i64]| {
+            let cell = |time: &i64| Cell::put(name.as_bytes(), b"f", b"q", *time, b"v");
+            RowDigest::of(&times.iter().map(cell).collect::<Vec<_>>()).unwrap()
+        };
+        let theirs = vec![at("a", &[4]), row("b", "w"), row("c", "v"), at("d", &[2, 5, 3])];
+        for (kept, names, count) in [
+            (Kept::All, &["b"][..], 2),
+            (Kept::Before(6), &["b"][..], 2),
+            (Kept::Before(5), &["b", "d"][..], 1),
+            (Kept::Nothing, &["a", "b", "d"][..], 0),
+        ] {
+            let sides = (sent(vec![Ok(ours.clone())]), sent(vec![Ok(theirs.clone())]));
+            let keeps = |row: &RowDigest| kept.has(row.newest_ms);
+            let found = compare(sides.0, sides.1, keeps, |_| {}).await.unwrap();
+            assert_eq!(found.differing, names, "{kept:?}");
+            assert_eq!(found.rows_kept, count, "{kept:?}");
+        }
     }
 
     #[tokio::test]
     async fn an_error_of_a_side_ends_the_walk() {
         let left = sent(vec![Ok(vec![digest("a", &["v"])]), Err("gone".to_string())]);
-        let error = compare(left, sent(vec![]), false, |_| {});
+        let error = compare(left, sent(vec![]), |_| false, |_| {});
         assert_eq!(error.await.unwrap_err(), "gone");
     }
 

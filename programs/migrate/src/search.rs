@@ -20,7 +20,7 @@ use crate::state::{Range, RowOf};
 /// refuses calls when 300 wait (`hbase.ipc.server.max.callqueue.length`).
 const SCANS_PER_SERVER_MAX: usize = 8;
 /// A write that was under way at a mark may have an older timestamp, and be seen later.
-const UNDER_WAY_MS: i64 = 2_000;
+pub(crate) const UNDER_WAY_MS: i64 = 2_000;
 
 /// The ranges of all tables, with the server that had each when they were looked up.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::Way;
+use crate::search::UNDER_WAY_MS;
 
 /// How far a migration is. Each phase can be begun again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -97,6 +98,26 @@ pub(crate) struct RowOf {
     pub(crate) row: Bytes,
 }
 
+/// Which rows stay at the side that follows, if only that side has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Nothing,
+    All,
+    /// Those whose cells are all older than this time.
+    Before(i64),
+}
+
+impl Kept {
+    /// `newest_ms`: the latest timestamp of the row.
+    pub(crate) fn has(self, newest_ms: i64) -> bool {
+        match self {
+            Kept::Nothing => false,
+            Kept::All => true,
+            Kept::Before(time_ms) => newest_ms < time_ms,
+        }
+    }
+}
+
 /// `REPLICATION_SCOPE` of a family before the migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scope {
@@ -161,10 +182,14 @@ pub(crate) struct State {
 impl State {
     /// Notes what a pause leaves to be searched for. If that of the cut over before it was not searched for, which went the other way,
     /// rows may be at one side only that no timestamp shows any more: all are compared before the next one.
+    ///
+    /// Rows that comparisons before it have left were compared in the pause. Those that the lists have from now on are of the other way.
     pub(crate) fn note_pause(&mut self, unsearched_ms: Option<i64>) {
         if self.unsearched_ms.is_some() {
             self.walk = None;
         }
+        self.unsettled.clear();
+        self.surplus.clear();
         self.unsearched_ms = unsearched_ms;
         self.unsearched_since_ms = unsearched_ms.map(|_| self.compared_ms);
     }
@@ -187,6 +212,17 @@ impl State {
     /// From when on rows are to be searched for behind a pause.
     pub(crate) fn search_since_ms(&self) -> i64 {
         self.unsearched_since_ms.unwrap_or(self.compared_ms)
+    }
+
+    /// Rows that a comparison leaves at the side that follows. With `--merge` the target has rows of its own. Behind a cut over back that
+    /// was not searched, clients may also have written rows there that the source never got. These have cells of the time that is to be
+    /// searched.
+    pub(crate) fn kept(&self, way: Way) -> Kept {
+        match (way, self.keeps_surplus, self.unsearched(way.opposite())) {
+            (Way::Back, _, _) | (_, false, _) => Kept::Nothing,
+            (Way::Forth, true, None) => Kept::All,
+            (Way::Forth, true, Some(_)) => Kept::Before(self.search_since_ms().saturating_sub(UNDER_WAY_MS)),
+        }
     }
 
     /// Begins a phase. With a cut over the side that clients leave is closed.
@@ -566,6 +602,12 @@ mod tests {
         assert_eq!(noted(&state.lock()), (Phase::CutOver, Some(60), 50));
         assert_eq!(state.lock().unsearched(Way::Forth), Some(60));
         assert_eq!(state.lock().unsearched(Way::Back), None);
+        let left = state.lock().clone();
+        assert_eq!(
+            (left.unsettled, left.surplus),
+            (Vec::new(), Vec::new()),
+            "those of the other way are compared"
+        );
         // A comparison on the way back is later.
         state.lock().compared_ms = 70;
         file.enter(&state, Phase::GoingBack).unwrap();
@@ -590,6 +632,26 @@ mod tests {
         assert_eq!(searched.lock().unsearched(Way::Back), None, "there was none before it");
         searched.lock().note_searched();
         assert_eq!(noted(&searched.lock()), (Phase::CuttingOver, None, 70));
+    }
+
+    /// Rows that clients had written at a target of `--merge`, and that the source had never got, counted as rows of the target's own.
+    #[test]
+    fn rows_to_be_searched_for_are_not_those_of_the_target_alone() {
+        let kept = |phase, unsearched_ms, way| {
+            let merged = State { phase, unsearched_ms, keeps_surplus: true, ..state() };
+            State { unsearched_since_ms: Some(10_000), ..merged }.kept(way)
+        };
+        for (phase, unsearched_ms, way, expected) in [
+            (Phase::Ready, None, Way::Forth, Kept::All),
+            (Phase::CutOver, Some(20_000), Way::Back, Kept::Nothing),
+            (Phase::Back, None, Way::Forth, Kept::All),
+            (Phase::Back, Some(20_000), Way::Forth, Kept::Before(8_000)),
+            (Phase::CuttingOver, Some(20_000), Way::Forth, Kept::Before(8_000)),
+        ] {
+            assert_eq!(kept(phase, unsearched_ms, way), expected, "{phase:?} {unsearched_ms:?}");
+        }
+        let unmerged = State { phase: Phase::Back, ..state() };
+        assert_eq!(unmerged.kept(Way::Forth), Kept::Nothing);
     }
 
     /// The directory could not be synced after the file had its new text. Its "cut over" stayed, so that `--abort` was refused although
