@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use halcyon_cell::Error;
 use halcyon_env::{Lookups, Patience};
 use halcyon_proto::pb;
@@ -21,9 +22,7 @@ use super::exec_service::{Answer, EndpointCall};
 use super::multi_order::Order;
 use super::multi_reply::MultiReply;
 use super::mutate::{await_turn, nonces_until_ns};
-use super::{
-    CallError, INLINE_BYTES_MAX, INLINE_DECODED_BYTES_MAX, Waits, decode, decode_on_pool, inline, ready,
-};
+use super::{CallError, INLINE_BYTES_MAX, INLINE_DECODED_BYTES_MAX, Waits, decode, inline, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{CellSource, InlineCells};
@@ -92,21 +91,42 @@ pub(super) struct Run {
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.multis.add(1);
     let param = std::mem::take(&mut call.param);
-    let param_len = param.len();
-    if param_len > INLINE_DECODED_BYTES_MAX {
-        return decode_on_pool(server, call, "Multi", param, move |server, call, request| {
-            begin(server, call, request, param_len)
-        });
+    if param.len() > INLINE_DECODED_BYTES_MAX {
+        let (server, waits) = (server.clone(), Waits::new(call.terms()));
+        return Outcome::Later(Box::pin(async move {
+            let request = server.run_pooled("Multi", waits, move || Request::decode(param)).await?;
+            match begin(&server, call, request) {
+                Outcome::Ready(result) => result,
+                Outcome::Later(later) => later.await,
+            }
+        }));
     }
-    match decode("Multi", param) {
-        Ok(request) => begin(server, call, request, param_len),
+    match Request::decode(param) {
+        Ok(request) => begin(server, call, request),
         Err(error) => ready(Err(error)),
     }
 }
 
-/// `param_len`: bytes of the message.
-fn begin(server: &Arc<RegionServer>, call: Call, request: pb::MultiRequest, param_len: usize) -> Outcome {
-    let mut run = match Run::new(server, call, request, param_len) {
+/// A decoded message, and what is known of it by a look at all of it. Of a large one that takes long, too: calls of endpoints have
+/// messages of their own.
+struct Request {
+    message: pb::MultiRequest,
+    /// Bytes of the message.
+    param_len: usize,
+    inline: InlineCells,
+}
+
+impl Request {
+    fn decode(param: Bytes) -> Result<Request, RpcError> {
+        let param_len = param.len();
+        let message: pb::MultiRequest = decode("Multi", param)?;
+        let inline = inline_cells(&message.region_action);
+        Ok(Request { message, param_len, inline })
+    }
+}
+
+fn begin(server: &Arc<RegionServer>, call: Call, request: Request) -> Outcome {
+    let mut run = match Run::new(server, call, request) {
         Ok(run) => run,
         Err(error) => return ready(Err(error)),
     };
@@ -167,12 +187,8 @@ fn is_hosted(online: &OnlineRegion, action: &pb::RegionAction) -> bool {
 pub(super) struct NeedsDisk;
 
 impl Run {
-    fn new(
-        server: &Arc<RegionServer>,
-        mut call: Call,
-        request: pb::MultiRequest,
-        param_len: usize,
-    ) -> Result<Run, RpcError> {
+    fn new(server: &Arc<RegionServer>, mut call: Call, request: Request) -> Result<Run, RpcError> {
+        let Request { message: request, param_len, inline } = request;
         let bytes = param_len + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
         let actions_count: usize = request.region_action.iter().map(|action| action.action.len()).sum();
@@ -180,7 +196,6 @@ impl Run {
         let gets_count = all_actions.filter(|action| action.get.is_some()).count();
         server.user_loads.note_reads(&call.connection, gets_count as u64);
         server.user_loads.note_writes(&call.connection, (actions_count - gets_count) as u64);
-        let inline = inline_cells(&request.region_action);
         inline.check(server.settings.request_cells_bytes_max, &call.connection)?;
         Ok(Run {
             server: server.clone(),
