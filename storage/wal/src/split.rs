@@ -7,46 +7,47 @@
 //! <region>/recovered.edits/0000000000000000402-<log>.<random>.temp   being written; 402 = seq of its first
 //! ```
 //!
-//! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
-//! names and edits. A region may be removed while its edits are on their way; they are dropped then, and its directory is not made again.
+//! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same edits, in the same files
+//! while there is memory. A region may be removed while its edits are on their way; they are dropped then, and its directory is not
+//! made again.
+//!
+//! Splits share their memory ([`SplitMemory`]), and the edits of a region may not fit in. On a local disk they go to its file, which stays
+//! open. A file of HDFS that is open costs threads of its DataNodes, and there may be thousands of regions. So it is completed, and the region
+//! gets another one: files that overlap, of two attempts say, are merged by the replay. For few edits that is not worth it: they are
+//! *deferred*, which means that they are forgotten, and the log is read again for them when those of other regions are in files.
 //!
 //! HBase reads files whose names are numbers, whatever their zeros, and passes over all others
 //! (`WALSplitUtil.getSplitEditFilesSorted`). So a split that was cut off is simply done again; the logs themselves are moved away by
 //! the caller when it has succeeded.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
+use halcyon_cell::{Cell, CellRef, Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::Mutex;
-use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
+use halcyon_env::{DirEntry, Env, invariant};
 use halcyon_proto::pb;
 
-use crate::check::{CHECK_NAME, Mark, Salt};
 use crate::cipher::WalCipher;
 use crate::damage::{LogDamage, OnDamage, read_over_damage};
-use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, encode_header, is_marker};
+use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, is_marker};
 use crate::reader::WalReader;
 
 mod memory;
+mod output;
 
-use memory::Room;
 pub use memory::SplitMemory;
+use memory::{FILE_MIN_BYTES, Room};
+use output::Output;
 
 /// Name of the directory in a region's directory.
 pub const RECOVERED_EDITS_DIR: &str = "recovered.edits";
 /// Suffix of a file being written. One that an attempt left is removed when its region opens.
 pub const TEMPORARY_SUFFIX: &str = ".temp";
-/// Digits of a file's name.
-const NAME_LEN: usize = 19;
-/// Files of one region that may end with the same sequence id, told apart by zeros before it.
-const SAME_SEQ_MAX: usize = 64;
-/// What a file on other machines keeps in memory at most of what was written to it and not flushed: one that is no larger when it ends
-/// needs no pipeline (`HdfsWriter`).
-const KEPT_MAX_BYTES: usize = 1 << 20;
 
 /// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone. An error, if
 /// that cannot be told, ends the split. May be asked again for the same region, which may be gone by then.
@@ -104,41 +105,34 @@ pub struct SplitReport {
     pub files: Vec<PathBuf>,
 }
 
-/// The edits of one region on their way to a file.
-struct Output<'a> {
-    region: Vec<u8>,
-    table: Vec<u8>,
-    dir: PathBuf,
-    flushed: Flushed,
-    temporary: PathBuf,
-    file: Option<Box<dyn WritableFile>>,
-    salt: Salt,
-    buffer: Vec<u8>,
-    /// What the buffer and the file keep in memory.
-    room: Room<'a>,
-    last_seq: SeqId,
-    entries: u64,
-    /// The directory of the region, where the WALs are, was made with the file.
-    made_region_dir: bool,
-    /// Bytes written to the file since it was flushed.
-    unflushed_bytes: usize,
-    is_gone: bool,
-    published: Option<PathBuf>,
-}
-
 struct Splitter<'a> {
     env: &'a Env,
     /// If what is written is encrypted.
     cipher: Option<Arc<WalCipher>>,
     destination: &'a Destination<'a>,
     flushed_of: &'a FlushedOf<'a>,
+    each: &'a Each<'a>,
     memory: &'a SplitMemory,
     /// `None`: the region is gone.
     outputs: HashMap<Vec<u8>, Option<Output<'a>>>,
     /// What all outputs keep in memory.
     held_bytes: usize,
+    /// Entries of all logs before the present one. Those that are read again have the numbers that they had.
+    position: u64,
+    reads_again: bool,
     on_damage: OnDamage,
     report: SplitReport,
+}
+
+/// Logs before which no edits are in memory.
+struct Stretch {
+    /// The first one.
+    log: usize,
+    /// Of its first entry.
+    position: u64,
+    /// What the report has of those before it.
+    torn: usize,
+    damaged: usize,
 }
 
 /// Splits all logs of a directory. The edits of a region without destination are dropped. Nobody may write to
@@ -188,16 +182,17 @@ pub fn split_what_is_needed(
         cipher: WalCipher::of(env)?,
         destination,
         flushed_of,
+        each,
         memory,
         outputs: HashMap::new(),
         held_bytes: 0,
+        position: 0,
+        reads_again: false,
         on_damage,
         report: SplitReport::default(),
     };
-    for path in logs {
-        splitter.split_log(&path)?;
-    }
-    splitter.finish(each)
+    splitter.split_all(&logs)?;
+    splitter.finish()
 }
 
 /// Logs of a directory, oldest first. Names that begin with a dot are files that never became logs.
@@ -252,7 +247,64 @@ impl Splitter<'_> {
         Ok(())
     }
 
+    fn split_all(&mut self, logs: &[PathBuf]) -> Result<()> {
+        let mut stretch = self.stretch_from(0);
+        for (at, log) in logs.iter().enumerate() {
+            self.split_log(log)?;
+            if self.outputs.values().flatten().any(Output::is_deferred) {
+                self.read_again(logs, at, &stretch)?;
+                stretch = self.stretch_from(at + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn stretch_from(&self, log: usize) -> Stretch {
+        let SplitReport { torn, damaged, .. } = &self.report;
+        Stretch { log, position: self.position, torn: torn.len(), damaged: damaged.len() }
+    }
+
+    /// Reads a stretch of logs, up to `last`, until the edits of all regions were taken. What is in memory is completed before each time,
+    /// and more than a quarter of what a split may have is kept of the deferred ones: that is their share of a reading, at least.
+    fn read_again(&mut self, logs: &[PathBuf], last: usize, stretch: &Stretch) -> Result<()> {
+        let end = self.position;
+        let report = mem::take(&mut self.report);
+        self.reads_again = true;
+        loop {
+            self.complete_all()?;
+            let mut deferred = 0;
+            for output in self.outputs.values_mut().flatten() {
+                deferred += usize::from(output.is_deferred());
+                output.take_up(end);
+            }
+            if deferred == 0 {
+                break;
+            }
+            tracing::info!(
+                regions = deferred,
+                "a split has no more memory: it reads again for regions with few edits"
+            );
+            self.position = stretch.position;
+            logs[stretch.log..=last].iter().try_for_each(|log| self.split_log(log))?;
+            let again = mem::take(&mut self.report);
+            // Entries are known by their numbers. What was damaged may be read of another replica, and numbers would be others'.
+            let is_same = self.position == end
+                && again.torn == report.torn[stretch.torn..]
+                && again.damaged == report.damaged[stretch.damaged..];
+            if !is_same {
+                let (log, found) = (logs[last].display(), self.position - stretch.position);
+                let expected = end - stretch.position;
+                let what = format!("{log}: read again, it ends with other entries: {found}, not {expected}");
+                return Err(Error::new(ErrorKind::Io, what));
+            }
+        }
+        (self.reads_again, self.report) = (false, report);
+        Ok(())
+    }
+
     fn add(&mut self, log: &Path, key: &pb::WalKey, cells: &[Cell]) -> Result<()> {
+        let position = self.position;
+        self.position += 1;
         if cells.is_empty() || cells.iter().all(|cell| is_marker(cell.get()) && !is_compaction(cell)) {
             self.report.markers += 1;
             return Ok(());
@@ -261,7 +313,7 @@ impl Splitter<'_> {
         if !self.outputs.contains_key(region) {
             let dir = (self.destination)(region, &key.table_name)?;
             let flushed_of = self.flushed_of;
-            let output = dir.map(|dir| Output::new(key, dir, flushed_of(region), log, self.memory));
+            let output = dir.map(|dir| Output::new(key, dir, flushed_of(region), self.memory));
             self.outputs.insert(region.to_vec(), output);
         }
         let output = self.outputs.get_mut(region).expect("was just put in");
@@ -281,56 +333,80 @@ impl Splitter<'_> {
             self.report.flushed += 1;
             return Ok(());
         }
+        output.entries += u64::from(!self.reads_again);
+        if !output.takes(position) {
+            return Ok(());
+        }
         let entry = PreparedEntry::copied(key, &borrowed, self.cipher.as_deref());
         // Its cells are in memory as well.
         let _cells = Room::new(self.memory, entry.len());
-        let held_before = output.room.bytes();
-        entry.put(&mut output.buffer, Mark::of_new(output.salt));
-        output.count_room(self.env);
-        output.last_seq = output.last_seq.max(seq);
-        output.entries += 1;
-        self.held_bytes = self.held_bytes - held_before + output.room.bytes();
-        if self.memory.is_too_much(self.held_bytes) {
-            self.spill()?;
+        let held_before = output.held_bytes();
+        output.add(&entry, seq, position, log);
+        self.held_bytes = self.held_bytes - held_before + output.held_bytes();
+        match self.memory.reduced(self.held_bytes) {
+            Some(bytes) => self.reduce_to(bytes),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Writes out the region with the most bytes in memory.
-    fn spill(&mut self) -> Result<()> {
+    /// Writes out the regions with the most bytes in memory, or defers them, until there are no more than `bytes`. That is half of
+    /// what there were, so what it costs to look at all regions is small for each entry.
+    fn reduce_to(&mut self, bytes: usize) -> Result<()> {
         invariant!(
-            self.outputs.values().flatten().map(|output| output.room.bytes()).sum::<usize>()
-                == self.held_bytes,
+            self.outputs.values().flatten().map(Output::held_bytes).sum::<usize>() == self.held_bytes,
             "what is held for all regions is what is counted: {} bytes",
             self.held_bytes
         );
-        let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.room.bytes());
-        let Some(output) = largest else { return Ok(()) };
-        let held_before = output.room.bytes();
-        let (env, cipher, memory) = (self.env, self.cipher.as_deref(), self.memory);
-        output.unless_gone(self.destination, |output| {
-            output.write(env, cipher, self.destination)?;
-            // A file that is kept until it ends frees nothing. Where memory is short its bytes have to leave it.
-            if memory.is_short() { output.let_go(env) } else { Ok(()) }
-        })?;
-        self.held_bytes = self.held_bytes - held_before + output.room.bytes();
-        Ok(())
+        let (env, cipher, destination) = (self.env, self.cipher.as_deref(), self.destination);
+        let files_end = env.fs.is_remote();
+        let mut held: Vec<&mut Output<'_>> =
+            self.outputs.values_mut().flatten().filter(|output| output.held_bytes() > 0).collect();
+        held.sort_unstable_by(|a, b| {
+            (Reverse(a.held_bytes()), &a.region).cmp(&(Reverse(b.held_bytes()), &b.region))
+        });
+        let mut written = Vec::new();
+        for output in held {
+            if self.held_bytes <= bytes {
+                break;
+            }
+            self.held_bytes -= output.held_bytes();
+            if files_end && output.held_bytes() < FILE_MIN_BYTES {
+                output.defer();
+            } else {
+                written.push(Mutex::new(output));
+            }
+        }
+        (self.each)(written.len(), &|at| {
+            let output = &mut **written[at].lock();
+            output.unless_gone(destination, |output| output.write_out(env, cipher, destination))
+        })
+    }
+
+    /// Completes the file of every region.
+    fn complete_all(&mut self) -> Result<()> {
+        let (env, cipher, destination) = (self.env, self.cipher.as_deref(), self.destination);
+        let outputs = self.outputs.values_mut().flatten().filter(|output| output.is_collecting());
+        let mut outputs: Vec<&mut Output<'_>> = outputs.collect();
+        outputs.sort_unstable_by(|a, b| a.dir.cmp(&b.dir));
+        let outputs: Vec<_> = outputs.into_iter().map(Mutex::new).collect();
+        self.held_bytes = 0;
+        (self.each)(outputs.len(), &|at| {
+            let output = &mut **outputs[at].lock();
+            output.unless_gone(destination, |output| output.complete(env, cipher, destination))
+        })
     }
 
     /// Completes every file; the names come last.
-    fn finish(mut self, each: &Each<'_>) -> Result<SplitReport> {
-        let (env, cipher, destination) = (self.env, self.cipher.clone(), self.destination);
+    fn finish(mut self) -> Result<SplitReport> {
+        self.complete_all()?;
+        let (env, destination) = (self.env, self.destination);
         let outputs = self.outputs.into_values().flatten();
         // Of the others all edits are in files.
         let mut outputs: Vec<Output<'_>> =
-            outputs.filter(|output| output.is_gone || output.has_edits()).collect();
+            outputs.filter(|output| output.is_gone || output.has_files()).collect();
         outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
         let outputs: Vec<_> = outputs.into_iter().map(Mutex::new).collect();
-        each(outputs.len(), &|at| {
-            let output = &mut *outputs[at].lock();
-            output.unless_gone(destination, |output| output.complete(env, cipher.as_deref(), destination))
-        })?;
-        each(outputs.len(), &|at| {
+        (self.each)(outputs.len(), &|at| {
             let output = &mut *outputs[at].lock();
             output.unless_gone(destination, |output| output.publish(env, destination))
         })?;
@@ -339,232 +415,16 @@ impl Splitter<'_> {
             if output.is_gone {
                 self.report.dropped += output.entries;
             } else {
-                self.report.files.push(output.published.take().expect("each file was published"));
+                assert!(!output.published.is_empty(), "each file was published");
+                self.report.files.append(&mut output.published);
             }
         }
+        self.report.files.sort();
+        // Two files of a region may have had the same edits.
+        self.report.files.dedup();
         Ok(self.report)
     }
 }
-
-impl<'a> Output<'a> {
-    /// `key`: of its first entry.
-    fn new(
-        key: &pb::WalKey,
-        dir: PathBuf,
-        flushed: Flushed,
-        log: &Path,
-        memory: &'a SplitMemory,
-    ) -> Output<'a> {
-        let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let first_seq = SeqId::new(key.log_sequence_number);
-        // No other attempt has this name. A change that comes late, when its attempt has failed, cannot meet a file of ours.
-        let token: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
-        let temporary = dir.join(format!("{:019}-{log}.{token}{TEMPORARY_SUFFIX}", first_seq.get()));
-        Output {
-            region: key.encoded_region_name.to_vec(),
-            table: key.table_name.to_vec(),
-            dir,
-            flushed,
-            temporary,
-            file: None,
-            salt: Salt::random(),
-            buffer: Vec::new(),
-            room: Room::new(memory, 0),
-            last_seq: first_seq,
-            entries: 0,
-            made_region_dir: false,
-            unflushed_bytes: 0,
-            is_gone: false,
-            published: None,
-        }
-    }
-
-    /// Does something with the file. If that fails because the region was removed, its edits are dropped.
-    fn unless_gone(
-        &mut self,
-        destination: &Destination<'_>,
-        work: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        if self.is_gone {
-            return Ok(());
-        }
-        let done = work(self);
-        if done.is_err() && matches!(destination(&self.region, &self.table), Ok(None)) {
-            self.is_gone = true;
-        }
-        if self.is_gone {
-            (self.file, self.buffer) = (None, Vec::new());
-            self.room.set(0);
-            return Ok(());
-        }
-        done
-    }
-
-    fn has_edits(&self) -> bool {
-        self.file.is_some() || !self.buffer.is_empty()
-    }
-
-    fn write(&mut self, env: &Env, cipher: Option<&WalCipher>, destination: &Destination<'_>) -> Result<()> {
-        if self.file.is_none() {
-            self.make_dir(env, destination)?;
-            if self.is_gone {
-                return Ok(());
-            }
-            let mut file = env.fs.create(&self.temporary)?;
-            file.write_all(&encode_header(cipher, None, self.salt)?)?;
-            self.file = Some(file);
-        }
-        let file = self.file.as_mut().expect("was just made");
-        file.write_all(&self.buffer)?;
-        self.unflushed_bytes += self.buffer.len();
-        self.buffer = Vec::new();
-        self.count_room(env);
-        Ok(())
-    }
-
-    /// Makes the directory of the file, in that of the region. The region may have been removed since it was asked for: its directory is
-    /// not made again, or a table of its name could not be created any more.
-    fn make_dir(&mut self, env: &Env, destination: &Destination<'_>) -> Result<()> {
-        let parent = self.dir.parent().expect("edits are in the directory of their region");
-        match env.fs.create_own_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if destination(&self.region, &self.table)?.is_none() {
-                    self.is_gone = true;
-                    return Ok(());
-                }
-                // The region is there, and has nothing where the WALs are.
-                self.made_region_dir = true;
-                Ok(env.fs.create_dir_all(&self.dir)?)
-            }
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
-            // Whoever made it may not have synced it.
-            _ => Ok(env.fs.sync_dir(parent)?),
-        }
-    }
-
-    /// Lets bytes go that a file on other machines would keep until it ends.
-    fn let_go(&mut self, env: &Env) -> Result<()> {
-        if env.fs.is_remote()
-            && let Some(file) = &mut self.file
-        {
-            file.flush()?;
-            self.unflushed_bytes = 0;
-            self.count_room(env);
-        }
-        Ok(())
-    }
-
-    fn count_room(&mut self, env: &Env) {
-        let keeps = self.file.is_some() && env.fs.is_remote();
-        let kept_bytes = if keeps { self.unflushed_bytes.min(KEPT_MAX_BYTES) } else { 0 };
-        self.room.set(self.buffer.capacity() + kept_bytes);
-    }
-
-    fn complete(
-        &mut self,
-        env: &Env,
-        cipher: Option<&WalCipher>,
-        destination: &Destination<'_>,
-    ) -> Result<()> {
-        assert!(self.has_edits(), "edits up to {} are said to be in a file that has none", self.last_seq);
-        self.write(env, cipher, destination)?;
-        if self.is_gone {
-            return Ok(());
-        }
-        let mut file = self.file.take().expect("a write makes it");
-        file.write_all(&self.salt.trailer())?;
-        let done = file.sync_and_close();
-        self.count_room(env);
-        Ok(done?)
-    }
-
-    fn publish(&mut self, env: &Env, destination: &Destination<'_>) -> Result<()> {
-        assert!(
-            self.file.is_none() && self.buffer.is_empty(),
-            "recovered edits get their name when all of them are on disk: {} bytes are in memory",
-            self.buffer.len()
-        );
-        let named = self.take_name(env).and_then(|path| env.fs.sync_dir(&self.dir).map(|()| path));
-        let path = named.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
-        // What a removed region has where the WALs are goes last. So what is not seen to be too late here, that removes.
-        if self.made_region_dir && destination(&self.region, &self.table)?.is_none() {
-            self.remove(env)?;
-        }
-        self.published = Some(path);
-        Ok(())
-    }
-
-    /// Removes what was made for a region that is gone.
-    fn remove(&mut self, env: &Env) -> Result<()> {
-        self.is_gone = true;
-        let region_dir = self.dir.parent().expect("edits are in the directory of their region");
-        let removed = env.fs.remove_dir_all(&self.dir).and_then(|()| env.fs.remove_dir(region_dir));
-        match removed {
-            Err(error)
-                if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) =>
-            {
-                Err(error.into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Moves the file to a name that no other file has. One with the same edits is of an earlier attempt.
-    fn take_name(&self, env: &Env) -> io::Result<PathBuf> {
-        for width in NAME_LEN..NAME_LEN + SAME_SEQ_MAX {
-            let path = self.dir.join(format!("{:0width$}", self.last_seq.get()));
-            match env.fs.rename(&self.temporary, &path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if have_same_edits(env, &self.temporary, &path).map_err(io::Error::other)? {
-                        env.fs.remove_file(&self.temporary)?;
-                        return Ok(path);
-                    }
-                }
-                renamed => {
-                    renamed.or_else(|error| env.fs.resolve_rename(&self.temporary, &path, error))?;
-                    return Ok(path);
-                }
-            }
-        }
-        let text = format!("{}: {SAME_SEQ_MAX} files end with {}", self.dir.display(), self.last_seq);
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
-    }
-}
-
-/// Whether a file has the edits of another one. Their bytes differ: each has a salt of its own, and a key if it is encrypted. A
-/// damaged file has not; one that cannot be read just now is an error, because the same edits would stay twice.
-fn have_same_edits(env: &Env, a: &Path, b: &Path) -> Result<bool> {
-    let compared = || -> Result<bool> {
-        let (mut a, mut b) = (WalReader::open(env, a)?, WalReader::open(env, b)?);
-        loop {
-            match (a.next_entry()?, b.next_entry()?) {
-                (None, None) => return Ok(!a.is_torn() && !b.is_torn()),
-                (Some(of_a), Some(of_b)) => {
-                    if !are_same_edits(of_a, of_b) {
-                        return Ok(false);
-                    }
-                }
-                _ => return Ok(false),
-            }
-        }
-    };
-    match compared() {
-        Err(error) if error.kind().is_permanent() => Ok(false),
-        found => found,
-    }
-}
-
-fn are_same_edits((key_a, cells_a): Entry, (key_b, cells_b): Entry) -> bool {
-    let without_check = |mut key: pb::WalKey| {
-        key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
-        key
-    };
-    let bytes = |cells: &[Cell]| cells.iter().map(|cell| cell.bytes().clone()).collect::<Vec<_>>();
-    without_check(key_a) == without_check(key_b) && bytes(&cells_a) == bytes(&cells_b)
-}
-
-/// An entry that was read.
-type Entry = (pb::WalKey, Vec<Cell>);
 
 fn is_compaction(cell: &Cell) -> bool {
     cell.qualifier() == COMPACTION_QUALIFIER

@@ -5,10 +5,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Edits that one split holds before the largest region's are written out, however much memory there is.
+/// Edits that one split holds before some are written out, however much memory there is.
 const ONE_MAX_BYTES: usize = 64 << 20;
 /// However little there is, a split may have so much: writes of a few bytes each would take forever.
 const PART_MIN_BYTES: usize = 256 << 10;
+/// Edits of a region that are worth a file of HDFS. To make one takes as long as to read some MiB of a log again, and each region that opens
+/// opens its files.
+pub(super) const FILE_MIN_BYTES: usize = 64 << 10;
+// What is deferred leaves half of what is in memory, or somewhat less. If it left nothing, a split would not come to its end.
+const _: () = assert!(PART_MIN_BYTES / 2 >= 2 * FILE_MIN_BYTES);
 
 /// See the head of the file. *Thread safety*: all methods from any thread. *Invariants*: what is held is the sum of all rooms.
 #[derive(Debug)]
@@ -37,13 +42,14 @@ impl SplitMemory {
     }
 
     /// Whether all splits together have more than they may.
-    pub(super) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.held_bytes() > self.limit_bytes
     }
 
-    /// Whether a split that holds so much has to write some of it out.
-    pub(super) fn is_too_much(&self, of_one_bytes: usize) -> bool {
-        of_one_bytes > ONE_MAX_BYTES || (of_one_bytes > self.part_bytes && self.is_short())
+    /// How much a split may keep that holds so much, if that is too much: half, so that it has no more to do for some time.
+    pub(super) fn reduced(&self, of_one_bytes: usize) -> Option<usize> {
+        let most = if self.is_short() { self.part_bytes.min(ONE_MAX_BYTES) } else { ONE_MAX_BYTES };
+        (of_one_bytes > most).then_some(most / 2)
     }
 }
 
