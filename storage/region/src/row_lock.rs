@@ -213,8 +213,12 @@ impl RowGuards<'_> {
             at_ms >= now_ms,
             "a cell stamped {at_ms} at {now_ms} would lie under what was written before it"
         );
-        if deletes || at_ms > now_ms {
-            stripes.iter_mut().for_each(|stripe| **stripe = Stamped { at_ms, deleted: deletes });
+        // A batch whose cells all have timestamps gets none. Where the limit holds one back, it may be that of a delete before.
+        if deletes || (puts && at_ms > now_ms) {
+            for stripe in stripes {
+                let deleted = deletes || (stripe.deleted && stripe.at_ms == at_ms);
+                **stripe = Stamped { at_ms, deleted };
+            }
         }
         at_ms
     }
@@ -290,6 +294,28 @@ mod tests {
         assert_eq!(stamp(9, false), 9, "the clock has caught up");
         assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, false, true), 9);
         assert_eq!(locks.lock_one(b"s").stamp(9, true, false), 10);
+    }
+
+    /// It got no timestamp, and the delete before it was forgotten: the next put had that one's.
+    #[test]
+    fn a_delete_with_a_timestamp_of_its_own_forgets_no_other() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        let stamp = |puts, deletes| locks.lock_one(b"r").stamp(5, puts, deletes);
+        assert_eq!([stamp(false, true), stamp(true, false), stamp(false, true)], [5, 6, 6]);
+        stamp(false, false);
+        assert_eq!(stamp(true, false), 7, "behind the second delete");
+    }
+
+    #[test]
+    fn a_delete_at_the_limit_is_not_forgotten() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        let stamp = |now_ms, puts, deletes| locks.lock_one(b"r").stamp(now_ms, puts, deletes);
+        while stamp(5, true, false) < 5 + AHEAD_MS_MAX {
+            stamp(5, false, true);
+        }
+        assert_eq!(stamp(5, false, true), 5 + AHEAD_MS_MAX);
+        assert_eq!(stamp(5, true, false), 5 + AHEAD_MS_MAX, "there is nothing behind it yet");
+        assert_eq!(stamp(6, true, false), 6 + AHEAD_MS_MAX, "behind the delete");
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl Region {
     /// mutation stands alone, and so does its result.
     ///
     /// Errors of the whole call: `Moved` (closing), `Busy` (memstore over its limit), `Stopping` (the log
-    /// failed), `NeedsDisk` (with `ReadMode::CacheOnly`; nothing was applied).
+    /// failed), `NeedsDisk` (with `ReadMode::CacheOnly`; nothing was applied). Of several mutations that stand alone some may be
+    /// written before there is no more room or the log fails: then these errors are those of the others.
     pub fn mutate(
         self: &Arc<Self>,
         batch: Vec<Mutation>,
@@ -165,15 +166,27 @@ impl Region {
                 "the rows of one log entry are locked together: {} of them is too many",
                 run.len()
             );
-            let done = if is_put_or_delete(&run[0]) {
+            // What the runs before have made is in the memstore by now. It may be more than they brought.
+            let room = if outcome.new_bytes == 0 { Ok(()) } else { self.check_pressure() };
+            let done = if let Err(error) = room {
+                Err(error)
+            } else if is_put_or_delete(&run[0]) {
                 let (how, held) = ((mode, wait, single), held.as_deref_mut());
-                self.write_run(&mut run, nonce, how, held, &mut outcome, told.as_deref_mut())?
+                self.write_run(&mut run, nonce, how, held, &mut outcome, told.as_deref_mut())
             } else {
                 let only = run.remove(0);
-                self.modify_one(only, nonce, (mode, single), &mut outcome, told.as_deref_mut())?
+                self.modify_one(only, nonce, (mode, single), &mut outcome, told.as_deref_mut())
             };
-            if let Some(ticket) = done {
-                outcome.ticket = ticket; // the log works in order: the last one is the last to be done
+            match done {
+                Ok(Some(ticket)) => outcome.ticket = ticket, // the log works in order: the last one is the last to be done
+                Ok(None) => {}
+                // Runs before this one are written: whoever repeated them would carry them out twice.
+                Err(error) if !single => {
+                    outcome.results.resize_with(count, || Err(error.clone()));
+                    told.into_iter().for_each(|told| told.resize_with(count, Vec::new));
+                    break;
+                }
+                Err(error) => return Err(error),
             }
         }
         assert!(
@@ -300,7 +313,7 @@ impl Region {
                 }
                 Err(error) => {
                     edits.edits.truncate(written);
-                    *result = Err(error);
+                    *result = Err(self.given_up(error));
                 }
             }
             edits.tell(written, told.as_deref_mut());
@@ -311,14 +324,14 @@ impl Region {
         outcome.new_bytes += edits.new_bytes;
         let ticket = match self.write_edits(edits, nonce) {
             Ok(ticket) => ticket,
-            // It is too large for the log. Runs before this one are written: whoever repeated them would carry them out twice.
-            Err(error) if !single && error.kind() == ErrorKind::Invalid => {
+            Err(error) if !single => {
                 let results = &mut results[first_result..];
                 results.iter_mut().filter(|it| it.is_ok()).for_each(|it| *it = Err(error.clone()));
                 told.into_iter()
                     .flat_map(|told| told.iter_mut().rev().take(results.len()))
                     .for_each(Vec::clear);
-                return Ok(None);
+                // It is too large for the log: others need not be.
+                return if error.kind() == ErrorKind::Invalid { Ok(None) } else { Err(error) };
             }
             Err(error) => return Err(error),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP};
-use halcyon_env::sim::SimFileSystem;
+use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_proto::pb::CompareType;
 use halcyon_region::*;
 use halcyon_schema::{ClusterUuid, FamilyDescriptor};
@@ -396,4 +396,58 @@ fn an_event_loop_makes_no_megabytes_of_markers() {
     assert_eq!(outcome.new_bytes, 40 * 100 * 20 + 40 * (1..=100).sum::<usize>() + (10 * 2 + 30 * 3) * 100);
     bench.wal.drive();
     outcome.ticket.wait().unwrap();
+}
+
+/// A Delete of a row brings a key and makes a marker for each family. One call of many filled the memory, because its pressure was looked
+/// at before the first of them only.
+#[test]
+fn markers_of_one_call_are_held_back_by_what_it_has_made() {
+    let families: Vec<_> = (0..40).map(|at| FamilyDescriptor::new(format!("f{at}")).unwrap()).collect();
+    change_settings(|settings| settings.flush_size_bytes = 4 << 20);
+    let bench = Bench::new(&families);
+    let delete = |at: usize| mutation(MutationKind::Delete, format!("{at:02000}").as_bytes(), Vec::new());
+    let batch: Vec<_> = (0..1_000).map(delete).collect();
+    let outcome = bench.region.mutate(batch, false, Nonce::default(), ReadMode::AnyDisk).unwrap();
+    let is_written: Vec<bool> = outcome.results.iter().map(Result::is_ok).collect();
+    let written = is_written.iter().filter(|&&is_written| is_written).count();
+    assert!(is_written.is_sorted_by(|a, b| a >= b), "the first ones are written");
+    assert!(written > 100 && written < 400, "{written} of {}", is_written.len());
+    assert_eq!(outcome.results.len(), 1_000);
+    for refused in outcome.results.into_iter().filter_map(Result::err) {
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+    }
+    let held = bench.region.memstore_size().heap_bytes;
+    assert!(held > 16 << 20 && held < 18 << 20, "{held}");
+    bench.wal.drive();
+    outcome.ticket.wait().unwrap();
+}
+
+/// The whole call failed, so its client repeated what was written. A delete of the newest version took another one each time.
+#[test]
+fn what_a_call_has_written_before_the_log_is_full_is_no_failure() {
+    change_settings(|_| ());
+    let fs = Arc::new(SimFileSystem::new());
+    let bench = Bench::on(fs.clone(), &[FamilyDescriptor::new("f").unwrap()]);
+    fs.inject(Fault::new(Operation::Write, "WALs").no_space().forever());
+    let put = |at: usize| {
+        let row = format!("{at:02}");
+        mutation(MutationKind::Put, row.as_bytes(), vec![cell(&row, "f", "q", &vec![7; 2 << 20])])
+    };
+    let mut told = CellsWritten::new();
+    let batch: Vec<_> = (0..40).map(put).collect();
+    let region = &bench.region;
+    let outcome =
+        region.mutate_telling(batch, false, Nonce::default(), ReadMode::AnyDisk, Some(&mut told)).unwrap();
+    let written = outcome.results.iter().position(Result::is_err).expect("the log holds less than 80 MiB");
+    assert!(written > 10, "{written}");
+    assert_eq!(told.iter().map(Vec::len).sum::<usize>(), written);
+    assert_eq!((outcome.results.len(), told.len()), (40, 40));
+    for refused in &outcome.results[written..] {
+        assert_eq!(refused.as_ref().err().map(|error| error.kind()), Some(ErrorKind::Busy));
+    }
+    fs.clear_faults();
+    bench.clock.advance(std::time::Duration::from_millis(200)); // the log's next attempt is due
+    bench.wal.drive();
+    outcome.ticket.wait().unwrap();
+    assert_eq!(bench.scan(Scan::default()).unwrap().len(), written);
 }
