@@ -55,13 +55,13 @@ pub trait ReplicationBooks: ReplicationSources {
     /// The queues of which something is left. Takes note of those that were sent to the end.
     fn left_queues(&self) -> Result<Vec<LeftQueue>>;
 
-    /// A peer has been added, and the servers that are `online` know it. What a server that died before it knew the peer has written is
+    /// A peer has been added, and the servers that were `told` know it. What a server that died before it knew the peer has written is
     /// older than that, and the peer gets nothing of it. Comes before `peer_changed`, which has somebody send what servers have left.
     ///
-    /// `Busy` if `waits` and the WALs of such a server are not taken from it yet, because it may write to them until then. Without
-    /// `waits` the peer gets all of these.
-    fn end_addition(&self, peer_id: &str, online: &[ServerName], waits: bool) -> Result<()> {
-        let _ = (peer_id, online, waits);
+    /// `Busy` if `waits` and WALs of such a server are not all split yet, because it may write to one that it has open until that is
+    /// sealed. Without `waits` the peer gets all of these.
+    fn end_addition(&self, peer_id: &str, told: &[ServerName], waits: bool) -> Result<()> {
+        let _ = (peer_id, told, waits);
         Ok(())
     }
 }

@@ -325,14 +325,26 @@ fn a_peer_gets_nothing_of_a_server_that_died_while_it_was_added() {
     assert_eq!(end(true).unwrap_err().kind(), ErrorKind::Busy, "they may still write");
     let (dir, splitting) = (wals.join(dead.to_string()), wals.join(format!("{dead}-splitting")));
     env.fs.rename(&dir, &splitting).unwrap();
+    let of_late = wals.join(late.to_string());
+    let aside = Path::new(ROOT).join("aside");
+    env.fs.rename(&of_late, &aside).unwrap();
+    let error = end(true).unwrap_err();
+    assert!(
+        error.message().contains(&in_file_names(&dead)),
+        "it may write to the WAL that it has open: {error}"
+    );
+    env.fs.rename(&splitting, &dir).unwrap();
+    archive_wals(&env, &dead);
+    env.fs.rename(&aside, &of_late).unwrap();
     let error = end(true).unwrap_err();
     assert!(error.message().contains(&in_file_names(&late)), "{error}");
     end(false).unwrap();
     books.peer_changed(&description(&peer, true)).unwrap();
     let master = Master { files, books };
-    assert!(master.left().is_empty(), "they are still being split");
-    env.fs.rename(&splitting, &dir).unwrap();
-    archive_wals(&env, &dead);
+    assert!(
+        master.left().is_empty(),
+        "the WALs of one are not taken yet, and nothing of the other one is sent"
+    );
     archive_wals(&env, &late);
     env.fs.remove_dir(&wals.join(of_hbase.to_string())).unwrap();
     let live = Here::one_of_several(&fs, durable(), 3);

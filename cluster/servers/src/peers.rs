@@ -11,7 +11,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::remote_procedures::UNKNOWN_ORDER;
 use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationBooks, ReplicationSources};
 use halcyon_env::Mutex;
-use halcyon_schema::RegionBarriers;
+use halcyon_schema::{RegionBarriers, ServerName};
 
 use crate::Servers;
 use crate::claims::Claims;
@@ -39,24 +39,27 @@ impl ClusterSources {
     /// All live servers know the peer when this is through, and the books that it gets nothing of servers that died before they knew it.
     /// Until then the books do not have the peer, so nobody is ordered to send what such a server has left.
     fn end_addition(&self, peer: &PeerDescription, until_ns: u64) -> Result<()> {
-        self.tell_all(&peer.id)?;
-        let online: Vec<_> = self.servers.remotes().iter().map(|server| server.server_name()).collect();
+        let told = self.tell_all(&peer.id)?;
         let waits = self.servers.common.clock.monotonic_ns() < until_ns;
-        self.books.end_addition(&peer.id, &online, waits)?;
+        self.books.end_addition(&peer.id, &told, waits)?;
         self.books.peer_changed(peer)?;
         self.adding.lock().remove(&peer.id);
         Ok(())
     }
 
-    /// A server that dies meanwhile is none of the cluster any more, and one that starts meanwhile reads the peer itself.
-    fn tell_all(&self, peer_id: &str) -> Result<()> {
-        let mut result = Ok(());
-        let told: Vec<_> =
+    /// The servers that know the peer now, and those of HBase, which have no use for it. A server that dies meanwhile is none of the
+    /// cluster any more, and one that starts meanwhile reads the peer itself: neither is among them.
+    fn tell_all(&self, peer_id: &str) -> Result<Vec<ServerName>> {
+        let (mut told, mut result) = (Vec::new(), Ok(()));
+        let asked: Vec<_> =
             self.servers.remotes().into_iter().map(|server| (server.read_peer(peer_id), server)).collect();
-        for (told, server) in told {
-            let ended = told.map_err(Failure::from).and_then(|running| server.wait_for(running));
-            let Err(failure) = ended else { continue };
+        for (running, server) in asked {
+            let ended = running.map_err(Failure::from).and_then(|running| server.wait_for(running));
             let server = server.server_name();
+            let Err(failure) = ended else {
+                told.push(server);
+                continue;
+            };
             let error = &failure.error;
             if failure.is(UNKNOWN_ORDER) {
                 tracing::warn!(
@@ -64,12 +67,13 @@ impl ClusterSources {
                     peer = peer_id,
                     "a region server of HBase sends nothing to peers of a cluster of Halcyon"
                 );
+                told.push(server);
             } else if error.kind() != ErrorKind::Moved {
                 let kind = if error.kind().is_permanent() { error.kind() } else { ErrorKind::Busy };
                 result = Err(Error::new(kind, format!("region server {server}: {error}")));
             }
         }
-        result
+        result.map(|()| told)
     }
 }
 
@@ -86,7 +90,7 @@ impl ReplicationSources for ClusterSources {
             return self.end_addition(peer, until_ns);
         }
         self.books.peer_changed(peer)?;
-        self.tell_all(&peer.id)
+        self.tell_all(&peer.id).map(drop)
     }
 
     /// Servers that were here under a master of HBase do not know it. Nothing is waited for.

@@ -25,7 +25,8 @@
 //! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
 //!   taken from it before its successor acts. Other files it may change until its lease ends: its successor, which knows that
 //!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over. How long the lease
-//!   lasts says the znode that is replaced, in a field that HBase passes over.
+//!   lasts says the znode that is replaced, in a field that HBase passes over. The new znode says no less, and a master does not
+//!   resign before that time is over: the third master would not know of the first one.
 //!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
@@ -230,7 +231,7 @@ struct ShownMaster {
     rpc_version: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
     info_port: Option<u32>,
-    /// How long the master may act after its znode was deleted.
+    /// How long the master may act after its znode was deleted, or the one whose znode it has replaced.
     #[prost(uint64, optional, tag = "1000")]
     lease_ms: Option<u64>,
 }
@@ -379,7 +380,11 @@ impl Standing {
         let delete = replaces.map(|version| Write::Delete { path: paths.master(), version: Some(version) });
         let deletes = usize::from(delete.is_some());
         let creates = [
-            Write::Create { path: paths.master(), data: self.data(), mode: zk::CreateMode::Ephemeral },
+            Write::Create {
+                path: paths.master(),
+                data: self.data(replaced),
+                mode: zk::CreateMode::Ephemeral,
+            },
             Write::Set {
                 path: paths.master_epoch(),
                 data: znode::encode_epoch(next),
@@ -478,9 +483,11 @@ impl Standing {
         Err(self.session.error(ErrorKind::Busy, "read the epoch", &format!("{path} comes and goes")))
     }
 
-    /// What `master` and the znode below `backup-masters` say.
-    pub(crate) fn data(&self) -> Vec<u8> {
-        let shown = ShownMaster::of(&self.master, lease_time(&self.session));
+    /// What `master` and the znode below `backup-masters` say. `replaced`: as in [`Progress`]. Whoever follows this master soon follows
+    /// that one, too.
+    fn data(&self, replaced: Option<Duration>) -> Vec<u8> {
+        let lease = lease_time(&self.session);
+        let shown = ShownMaster::of(&self.master, replaced.map_or(lease, |replaced| replaced.max(lease)));
         znode::encode(&self.writer(), halcyon_env::random_bytes(), &shown)
     }
 
@@ -517,7 +524,7 @@ impl Standing {
     /// Creates the znode below `backup-masters`.
     async fn create_backup(&self) -> Result<()> {
         let path = self.session.settings().paths.backup_master(&self.master.server);
-        let (data, options) = (self.data(), zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all()));
+        let (data, options) = (self.data(None), zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all()));
         for _ in 0..ATTEMPTS_MAX {
             let ask = |client: zk::Client| {
                 let (path, data, options) = (&path, &data, &options);

@@ -62,6 +62,33 @@ async fn a_master_that_waits_need_not_wait_for_the_session() {
     assert_eq!(taken.lease().state(), LeaseState::Valid);
 }
 
+/// The second master soon ended, too, and its own lease is shorter than what was left of the first one's.
+#[tokio::test]
+#[ignore = "needs a ZooKeeper"]
+async fn the_third_master_knows_of_the_lease_of_the_first_one() {
+    let (_client, base) = raw("third").await;
+    let (never, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (_first_cluster, first, _) = watching(&base, 16000, &never).await;
+    first.elected().await.unwrap();
+    for (port, epoch) in [(16001, 2), (16002, 3)] {
+        let cluster = connect(&base, SESSION / 5).await;
+        let candidate = cluster.stand(&server(port), 0).await.unwrap();
+        let ended = end.clone();
+        let candidate = candidate.watching(move |_| {
+            let ended = ended.clone();
+            Box::pin(async move { ended.notified().await })
+        });
+        assert!(timeout(SECOND, candidate.elected()).await.is_err(), "the one before is active");
+        end.notify_one();
+        let leadership = timeout(SOON, candidate.elected()).await.expect("it need not wait").unwrap();
+        let lease = leadership.predecessor_lease().expect("the first one may live");
+        assert_eq!(leadership.epoch(), epoch);
+        assert!(lease >= SESSION * 2 / 3, "{lease:?}: two thirds of the session of the first one");
+        // As if its process had ended: the session is left to ZooKeeper.
+        std::mem::forget(cluster);
+    }
+}
+
 /// The verdict about one master is not used against the next one.
 #[tokio::test]
 #[ignore = "needs a ZooKeeper"]

@@ -16,7 +16,7 @@ use halcyon_schema::{RegionBarriers, ServerName};
 use super::holders::{Holder, is_server};
 use super::queue::{Queue, is_needed_by};
 use super::sources::{check, sent_ranges};
-use super::wals::{archived, begin_of, is_gone, server_of, splitting, unfenced, wal_owners};
+use super::wals::{archived, begin_of, is_gone, server_of, splitting, wal_owners};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
 
@@ -225,21 +225,20 @@ impl ReplicationBooks for Books {
         Ok(left)
     }
 
-    fn end_addition(&self, peer_id: &str, online: &[ServerName], waits: bool) -> Result<()> {
+    fn end_addition(&self, peer_id: &str, told: &[ServerName], waits: bool) -> Result<()> {
         let (env, root) = (&self.resources.env, &self.resources.root);
         let holders = Holder::all(env, root, peer_id)?;
         let mut others: HashSet<String> =
-            online.iter().map(|server| server.to_string().replace(',', "%2C")).collect();
+            told.iter().map(|server| server.to_string().replace(',', "%2C")).collect();
         others.extend(holders.iter().filter_map(Holder::server).map(str::to_string));
         others.insert(self.master.clone());
-        if waits && let Some(server) = unfenced(&self.resources)?.difference(&others).next() {
+        if waits && let Some(server) = wal_owners(&self.resources)?.difference(&others).next() {
             let text =
                 format!("the WALs of {server} are not taken from it, and it does not know peer {peer_id}");
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        // In this order, because these become those.
-        let mut wals = splitting(&self.resources)?;
-        wals.extend(archived(&self.resources)?);
+        // Not those that are still to be split: until one is sealed, its server may write to it.
+        let mut wals = archived(&self.resources)?;
         wals.retain(|wal| !others.contains(server_of(wal)));
         let mut by_peer = self.by_peer.lock();
         let mut loaded = None;

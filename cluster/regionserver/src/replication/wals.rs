@@ -443,7 +443,7 @@ pub(super) fn archived(resources: &RegionResources) -> Result<HashSet<String>> {
     Ok(files.into_iter().map(|file| file.name).collect())
 }
 
-/// Names of the WALs that are being split: their servers were fenced, and add nothing. One that is archived by now may be among them.
+/// Names of the WALs that are being split: their servers were fenced, and make no others. One that is archived by now may be among them.
 pub(super) fn splitting(resources: &RegionResources) -> Result<HashSet<String>> {
     let mut files = Vec::new();
     for (env, root) in roots_of(resources) {
@@ -453,14 +453,6 @@ pub(super) fn splitting(resources: &RegionResources) -> Result<HashSet<String>> 
         dirs.map(|dir| wals.join(dir.name)).try_for_each(|dir| add_files(env, &dir, false, &mut files))?;
     }
     Ok(files.into_iter().map(|file| file.name).collect())
-}
-
-/// The servers that may write to their WALs, named as in these: they live, or no master has taken the WALs from them yet.
-pub(super) fn unfenced(resources: &RegionResources) -> Result<HashSet<String>> {
-    let (env, root) = resources.wals();
-    let dirs = list(env, &layout::wals_dir(root))?.into_iter().filter(|entry| entry.is_dir);
-    let unfenced = dirs.filter(|dir| !dir.name.ends_with(SPLITTING));
-    Ok(unfenced.map(|dir| dir.name.replace(',', "%2C")).collect())
 }
 
 /// The servers whose WALs have not all been split and moved away, named as in these.

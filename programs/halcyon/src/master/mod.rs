@@ -547,9 +547,7 @@ impl Active {
     fn master_settings(&self, info_port: u16, files: &Arc<RegionServer>) -> MasterSettings {
         let mut master = MasterSettings::new(self.name.clone());
         master.epoch = self.leadership.epoch();
-        let lease = self.leadership.predecessor_lease();
-        let lease_ns = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
-        master.predecessor_until_ns = lease_ns.map(|lease_ns| self.elected_ns.saturating_add(lease_ns));
+        master.predecessor_until_ns = self.predecessor_until_ns();
         master.info_port = if info_port == 0 { -1 } else { i32::from(info_port) };
         master.procedure_threads = PROCEDURE_THREADS;
         master.region_threads = REGION_THREADS;
@@ -686,11 +684,34 @@ impl Active {
         if let Ok(Err(error)) = stopping.await {
             tracing::warn!(%error, "the master's own WAL is left to the next master");
         }
+        self.wait_for_predecessor(server).await;
         if let Err(error) = self.leadership.resign().await {
             tracing::warn!(%error, "ZooKeeper was not told that this master has stopped");
         }
         // Last: a standby master takes a port that nothing listens on for the end of the process. Calls are refused since the stop began.
         server.stop(DRAIN_TIME_MAX).await;
+    }
+
+    /// A master that follows one that has resigned knows of no other. So the znode stays until the master before this one cannot act any
+    /// more, or until a standby takes it because nothing listens at the port: it then learns from the znode how long that is.
+    async fn wait_for_predecessor(&self, server: &Arc<RpcServer>) {
+        let left = self.predecessor_until_ns().unwrap_or(0).saturating_sub(self.env.clock.boot_ns());
+        if left == 0 {
+            return;
+        }
+        server.stop(DRAIN_TIME_MAX).await;
+        let left = Duration::from_nanos(left);
+        tracing::info!(?left, "waits until the master before this one cannot act any more");
+        tokio::select! {
+            () = tokio::time::sleep(left) => {}
+            loss = self.leadership.lease().lost() => tracing::info!("{loss}"),
+        }
+    }
+
+    /// Until when the master before this one may act, in `boot_ns`; `None` if its session had ended.
+    fn predecessor_until_ns(&self) -> Option<u64> {
+        let lease = self.leadership.predecessor_lease()?;
+        Some(self.elected_ns.saturating_add(u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
