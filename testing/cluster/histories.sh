@@ -57,6 +57,9 @@ if [ "$FAULTS" = all ]; then
   FAKETIME="$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2> /dev/null | head -n 1)"
   [ "$(id -u)" = 0 ] && command -v nft > /dev/null && [ -n "$FAKETIME" ] ||
     { echo "FAULTS=all needs root, nft (package nftables) and libfaketime" >&2; exit 69; }
+  # Where numbers of processes come again, bash once waited for ever for a `sleep` that had ended, after 76 minutes.
+  [ "$SECONDS_OF_FAULTS" -le 3600 ] || [ "$(cat /proc/sys/kernel/pid_max)" -gt 1000000 ] ||
+    { echo "more than an hour of faults needs more numbers for processes: sysctl kernel.pid_max=4194304" >&2; exit 69; }
   if [ -z "${HISTORIES_INSIDE:-}" ]; then
     . "$HERE/../compat/hbase.sh"
     hbase_fetch # in the namespace there is no network
