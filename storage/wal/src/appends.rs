@@ -38,7 +38,7 @@ pub(crate) struct Appends {
     rounds_taken: u64,
     /// What is buffered, divided into rounds that a file takes. Nearly always one, or none.
     parts: VecDeque<Part>,
-    /// Most bytes of a part, unless it is one entry.
+    /// Most bytes of a part, unless it is one entry, or is written once more.
     round_bytes_max: u64,
     /// Of the file that the buffer goes to.
     pub(crate) salt: Salt,
@@ -73,7 +73,7 @@ impl Part {
 /// Everything that one round writes.
 pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
-    /// One of each entry, but for those at the front that were written before ([`Appends::give_back_written`]).
+    /// One of each entry, but for those at the front that were written before ([`Appends::give_back_behind`]).
     pub(crate) completions: Vec<Completion>,
     pub(crate) sync_wanted: bool,
     pub(crate) disk_wanted: bool,
@@ -228,14 +228,19 @@ impl Appends {
         self.note_buffered();
     }
 
-    /// Entries that were written, and have to be written once more before all others.
-    pub(crate) fn give_back_written(&mut self, mut entries: Vec<u8>) {
-        if !entries.is_empty() {
-            self.put_first(Part { bytes: entries.len(), ..Part::default() });
-            entries.append(&mut self.buffer);
-            self.buffer = entries;
-            self.note_buffered();
+    /// As [`Appends::give_back`], for another file that also gets the entries before the batch once more. All of them are one round,
+    /// however large: once a round of the new file is synced, nothing is left that only the old one has.
+    pub(crate) fn give_back_behind(&mut self, mut written: Vec<u8>, mut batch: Batch) {
+        if !written.is_empty() {
+            assert!(
+                batch.lens_alone.is_empty(),
+                "a round is divided only if its file has nothing else: {} bytes are before it",
+                written.len()
+            );
+            written.append(&mut batch.buffer);
+            batch.buffer = written;
         }
+        self.give_back(batch);
     }
 
     fn put_first(&mut self, part: Part) {
@@ -304,15 +309,14 @@ mod tests {
         );
         assert_eq!(buffered.load(Ordering::Relaxed), 19);
         append(&mut appends, b"f");
-        appends.give_back_written(b"kept".to_vec());
-        appends.give_back(first);
+        appends.give_back_behind(b"kept".to_vec(), first);
         let mut taken = Vec::new();
         while !appends.buffer.is_empty() {
             let batch = appends.take(Vec::new(), Vec::new());
             assert!(batch.sync_wanted);
             taken.push((String::from_utf8(batch.buffer).unwrap(), batch.completions.len()));
         }
-        let expected = [("aaaabbbb", 2), ("keptcccc", 1), ("more than ten", 1), ("def", 3)];
+        let expected = [("keptaaaabbbb", 2), ("cccc", 1), ("more than ten", 1), ("def", 3)];
         assert!(taken.iter().map(|(text, count)| (&text[..], *count)).eq(expected), "{taken:?}");
         assert!(!appends.sync_wanted && appends.pending.is_empty() && buffered.load(Ordering::Relaxed) == 0);
         [&b"aaaa"[..], b"more than ten"].iter().for_each(|entry| append(&mut appends, entry));
@@ -329,19 +333,17 @@ mod tests {
         append(&mut appends, b"bb");
         let batch = appends.take(Vec::new(), Vec::new());
         append(&mut appends, b"dd");
-        appends.give_back(batch);
-        appends.give_back_written(b"kept".to_vec());
+        appends.give_back_behind(b"kept".to_vec(), batch);
         let mut batch = appends.take(Vec::new(), Vec::new());
         assert_eq!((&batch.buffer[..], batch.completions.len()), (&b"keptaaaabbdd"[..], 3));
         batch.lens_alone = vec![3, 1, 4, 2, 2];
         append(&mut appends, b"e");
         appends.give_back(batch);
         append(&mut appends, b"f");
-        appends.give_back_written(b"g".to_vec());
-        let taken = (0..7).map(|_| appends.take(Vec::new(), Vec::new()));
+        let taken = (0..6).map(|_| appends.take(Vec::new(), Vec::new()));
         let taken: Vec<_> =
             taken.map(|it| (String::from_utf8(it.buffer).unwrap(), it.completions.len())).collect();
-        let expected = [("g", 0), ("kep", 0), ("t", 0), ("aaaa", 1), ("bb", 1), ("dd", 1), ("ef", 2)];
+        let expected = [("kep", 0), ("t", 0), ("aaaa", 1), ("bb", 1), ("dd", 1), ("ef", 2)];
         assert!(taken.iter().map(|(text, count)| (&text[..], *count)).eq(expected), "{taken:?}");
         assert_eq!(appends.rounds_count(), 0);
     }

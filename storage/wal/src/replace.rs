@@ -2,9 +2,9 @@
 //!
 //! After a write or sync that failed nobody knows which of the bytes since the last sync are on disk. With
 //! [`SyncMode::Fsync`] and [`SyncMode::Remote`] all of them are still in memory: those of the round that failed, and those
-//! of rounds that nobody wanted synced (`Writer::kept`). They go back to the front of the append buffer, and whoever
-//! drives next gives the log a new file and writes them there. Appends go on meanwhile, as far as the buffer has room,
-//! and nobody is told anything before the new file is synced.
+//! of rounds that nobody wanted synced (`Writer::kept`). They go back to the front of the append buffer as one round, and
+//! whoever drives next gives the log a new file and writes them there: its first sync ends the doubt. Appends go on meanwhile,
+//! as far as the buffer has room, and nobody is told anything before the new file is synced.
 //!
 //! The old file stays, like every closed file, until the regions have flushed what it may hold. An entry may now stand
 //! in both files: with the same sequence id and the same cells, so replaying it twice changes nothing.
@@ -126,8 +126,7 @@ impl Wal {
         let mut appends = self.appends.unwatched().lock();
         let waiting = kept.len() + batch.buffer.len();
         tracing::error!(%error, waiting, "the write-ahead log cannot be written; it goes on in a new file");
-        appends.give_back(batch);
-        appends.give_back_written(kept);
+        appends.give_back_behind(kept, batch);
         appends.broken = Some(Broken { error: error.clone(), retry_at_ns });
         self.is_broken.store(true, Ordering::Relaxed);
     }

@@ -41,6 +41,16 @@ impl Bench {
     }
 
     fn append(&self, region: &[u8], seqs: impl IntoIterator<Item = u64>, value_len: usize) {
+        self.append_as(Durability::SyncWal, region, seqs, value_len);
+    }
+
+    fn append_as(
+        &self,
+        durability: Durability,
+        region: &[u8],
+        seqs: impl IntoIterator<Item = u64>,
+        value_len: usize,
+    ) {
         for seq in seqs {
             let cell = Cell::put(b"r", b"f", b"q", 1, &vec![seq as u8; value_len]).with_seq(seq);
             let cells = [cell.get()];
@@ -60,7 +70,7 @@ impl Bench {
                 result.clone().unwrap();
                 told.lock().push((seq, wal.upgrade().unwrap().buffered_bytes()));
             };
-            self.wal.append(&entry, Durability::SyncWal, Box::new(tell)).unwrap();
+            self.wal.append(&entry, durability, Box::new(tell)).unwrap();
         }
     }
 
@@ -193,4 +203,52 @@ fn a_roll_that_fails_leaves_all_to_one_file() {
             assert!(files[0].len() <= 6 && whole.into_iter().eq(4..=12), "{case}: {files:?}");
         }
     }
+}
+
+/// What was written without a sync and the round whose sync failed went to the next file in two rounds. When the first one was on disk,
+/// that file was acknowledged, and a replication source sent the second round from the file that failed. A crash lost it here.
+#[test]
+fn what_a_failed_sync_leaves_is_repeated_in_one_round() {
+    let test = || {
+        // Writes: the round, the header of the next file, and what is repeated there.
+        for nth in 3..=4 {
+            let bench = Bench::new(SyncMode::Fsync, LEN_MAX);
+            bench.append_as(Durability::AsyncWal, b"region", 1..=3, VALUE_BYTES);
+            bench.drive();
+            bench.append(b"region", 4..=6, VALUE_BYTES);
+            let first_file = bench.wal.current_file();
+            bench.fs.inject(Fault::new(Operation::Sync, DIR));
+            bench.fs.inject(Fault::new(Operation::Write, DIR).nth(nth).no_space().forever());
+            bench.wal.drive();
+            assert_ne!(bench.wal.current_file(), first_file);
+            let is_told = bench.told().len() == 6;
+            assert_eq!(bench.wal.acknowledged().is_some(), is_told, "write {nth}: {:?}", bench.told());
+            bench.fs.clear_faults();
+            bench.drive();
+            assert!(bench.wal.acknowledged().is_some() && bench.told().into_iter().eq(1..=6));
+            assert_eq!(bench.files()[1], [1, 2, 3, 4, 5, 6]);
+        }
+    };
+    test();
+    common::encrypted(test);
+    common::compressed_as(WalCompression::default(), test);
+}
+
+/// A roll wrote the first part of a repetition to its old file and left the rest to the new one, which then began with entries of a
+/// file that is not the one before it.
+#[test]
+fn a_roll_does_not_divide_what_is_repeated() {
+    let bench = Bench::new(SyncMode::Fsync, LEN_MAX);
+    bench.append_as(Durability::AsyncWal, b"region", 1..=3, VALUE_BYTES);
+    bench.drive();
+    bench.append(b"region", 4..=6, VALUE_BYTES);
+    bench.fs.inject(Fault::new(Operation::Sync, DIR).nth(2)); // the first one is the header of the new file
+    bench.wal.roll().unwrap();
+    assert_eq!((bench.wal.stats().replacements, bench.wal.acknowledged()), (1, None));
+    bench.wal.roll().unwrap();
+    assert_eq!(bench.wal.buffered_bytes(), 0);
+    bench.drive();
+    assert!(bench.told().into_iter().eq(1..=6), "{:?}", bench.told());
+    let files = bench.files();
+    assert!(files.len() == 2 && files[1] == [1, 2, 3, 4, 5, 6], "{files:?}");
 }

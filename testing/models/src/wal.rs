@@ -7,7 +7,8 @@
 //!
 //! The peer reads the same files: those of the live server as far as they are acknowledged, and all of them when it is gone.
 //!
-//! Not here: several regions and families, `SyncMode::Written`, the bytes of entries, damage, the second server's own WAL.
+//! Not here: several regions and families, `SyncMode::Written`, the bytes of entries, damage, the second server's own WAL. All that is
+//! buffered is one round; in the log there may be several, and what is repeated in a new file is one.
 
 mod peer;
 mod recovery;
