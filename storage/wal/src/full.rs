@@ -8,13 +8,14 @@
 //! Only a failed *write* is treated so. After a failed sync it is unknown what the disk holds: see `replace.rs`.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::WritableFile;
 
-use crate::appends::{Appends, Batch, Unflushed};
+use crate::appends::{Appends, Batch};
 use crate::check::Mark;
 use crate::format::reset_checks;
 use crate::log::{Wal, Writer};
@@ -125,15 +126,18 @@ impl Wal {
         self.is_full.store(false, Ordering::Relaxed);
     }
 
-    /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file. What was appended since was for
-    /// another file; it is behind so many bytes, if the old file goes on.
-    pub(crate) fn take_back(&self, unflushed: Unflushed, mark: Mark, batch_len: Option<usize>) {
+    /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file: they are among those of closed
+    /// files. What was appended since was for another file; it is behind so many bytes, if the old file goes on.
+    pub(crate) fn take_back(&self, file: &Path, mark: Mark, batch_len: Option<usize>) {
         let mut appends = self.appends.unwatched().lock();
         appends.set_mark(mark);
         if let Some(batch_len) = batch_len {
-            reset_checks(&mut appends.buffer[batch_len..], self.cipher.is_some(), mark)
+            // If the log was abandoned meanwhile, nothing is buffered any more.
+            let behind = appends.buffer.get_mut(batch_len..).unwrap_or_default();
+            reset_checks(behind, self.cipher.is_some(), mark)
                 .expect("the buffer holds whole entries: appends put them there");
         }
+        let unflushed = self.files.lock().take_current(file);
         for (region, held) in unflushed {
             appends.merge_unflushed(region, held);
         }
@@ -151,5 +155,29 @@ impl Appends {
     /// `Busy` while the disk is full.
     pub(crate) fn check_space(&self) -> Result<()> {
         self.full.as_ref().map_or(Ok(()), |full| Err(full.refusal.clone()))
+    }
+}
+
+#[cfg(all(test, not(halcyon_shuttle)))]
+mod tests {
+    use halcyon_env::sim::SimFileSystem;
+
+    use super::*;
+    use crate::WalConfig;
+    use crate::appends::Unflushed;
+    use crate::roll::{ClosedFile, End};
+
+    /// A server that was ending itself while a roll found no space panicked.
+    #[test]
+    fn a_log_that_is_abandoned_takes_nothing_back() {
+        let wal = Wal::open(SimFileSystem::new().env(), WalConfig::new("/WALs/s", "/oldWALs", "s")).unwrap();
+        let mark = wal.appends.unwatched().lock().mark();
+        wal.abandon("a test");
+        let path = wal.current_file();
+        let closed =
+            ClosedFile { path: path.clone(), bytes: 0, unflushed: Unflushed::default(), end: End::Coming };
+        wal.files.lock().push(closed);
+        wal.take_back(&path, mark, Some(100));
+        assert_eq!(wal.buffered_bytes(), 0);
     }
 }

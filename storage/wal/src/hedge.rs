@@ -416,7 +416,8 @@ impl Wal {
 
     /// A file that was the current one, and may hold a round of the one that is it now.
     fn add_raced_file(&self, path: PathBuf, bytes: u64) {
-        let unflushed = self.appends.unwatched().lock().unflushed.clone();
+        let appends = self.appends.unwatched().lock(); // a flush is told to both
+        let unflushed = appends.unflushed.clone();
         self.files.lock().push(ClosedFile { path, bytes, unflushed, end: End::Missing });
     }
 }

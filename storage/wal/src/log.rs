@@ -105,7 +105,7 @@ pub struct Wal {
     /// Those of `Writer::kept`.
     kept: AtomicUsize,
     /// Signalled when a round has taken the buffer, with `Remote`.
-    room: Condvar,
+    pub(crate) room: Condvar,
     pub(crate) files: Mutex<Files>,
     /// The file before the current one, while it still has to be brought to disk (see `roll.rs`).
     pub(crate) predecessor: Mutex<Option<Predecessor>>,

@@ -168,7 +168,7 @@ impl Wal {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let made = made.or_else(|| self.take_fit_spare());
-        let (unflushed, made) = {
+        let (old_file, made) = {
             let mut appends = self.appends.unwatched().lock();
             if appends.stopped.is_some() || appends.broken.is_none() {
                 let running = appends.check_running();
@@ -187,19 +187,22 @@ impl Wal {
             appends.set_mark(made.mark());
             appends.broken = None;
             self.is_broken.store(false, Ordering::Relaxed);
+            let path = writer.path.clone();
             // The new file gets what is buffered; that is some of these.
-            (appends.unflushed.clone(), made)
+            let unflushed = appends.unflushed.clone();
+            let closed =
+                ClosedFile { path: path.clone(), bytes: writer.file().len(), unflushed, end: End::Missing };
+            self.files.lock().push(closed);
+            (path, made)
         };
         assert!(
             writer.kept.is_empty() && !writer.unsynced,
             "what the old file did not take is in the buffer"
         );
-        let (bytes, new_file) = (writer.file().len(), made.path.clone());
-        let (old, old_file) = writer.go_on_in(made);
+        let new_file = made.path.clone();
+        let (old, _) = writer.go_on_in(made);
         writer.repeats_unsynced = true;
         self.counters.set_file_bytes(writer.file().len());
-        let closed = ClosedFile { path: old_file.clone(), bytes, unflushed, end: End::Missing };
-        self.files.lock().push(closed);
         drop(guard);
         self.counters.replaced();
         tracing::warn!(old = %old_file.display(), new = %new_file.display(), "the write-ahead log has a new file");

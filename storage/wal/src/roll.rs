@@ -40,7 +40,7 @@ fn is_thin(writer: MutexGuard<'_, Writer>) -> bool {
     writer.file.as_ref().is_some_and(|file| file.is_thin())
 }
 
-/// Closed files that are not archived, oldest first.
+/// Closed files that are not archived, oldest first, and the one that a roll writes its last round to.
 #[derive(Default)]
 pub(crate) struct Files {
     closed: VecDeque<ClosedFile>,
@@ -73,7 +73,7 @@ pub(crate) struct ClosedFile {
 /// How a closed file has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is being ended, and stays where it is until then: its writer knows it by its path.
+    /// It gets its last round, or is being ended, and stays where it is until then: its writer knows it by its path.
     Coming,
     /// With its trailer.
     Whole,
@@ -389,7 +389,7 @@ impl Wal {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let busy = |error: Error| Error::new(ErrorKind::Busy, error.context("cannot roll").message());
-        let (batch, unflushed, mark) = {
+        let (batch, mark) = {
             let mut appends = self.appends.unwatched().lock();
             appends.check_running()?;
             if let Some(broken) = &appends.broken {
@@ -399,20 +399,31 @@ impl Wal {
             let batch = appends.take(Vec::new(), Vec::new());
             // What is behind it and what is appended from here on goes to the new file, of which the header is on disk.
             appends.set_mark(new.as_ref().expect("it was just made").mark());
-            (batch, self.leave_rest(&mut appends), mark)
+            let unflushed = self.leave_rest(&mut appends);
+            // From now on, so that what is flushed during the write is struck out here.
+            let closed = ClosedFile { path: writer.path.clone(), bytes: 0, unflushed, end: End::Coming };
+            self.files.lock().push(closed);
+            (batch, mark)
         };
+        if self.config.sync_mode == SyncMode::Remote {
+            self.room.notify_all();
+        }
         assert!(!writer.closed, "a closed WAL is not rolled");
         let batch_len = batch.buffer.len();
         let sync = self.config.sync_mode != SyncMode::Written;
-        match self.write_batch(writer, batch, sync, false)? {
-            Put::Written => {}
-            Put::NoSpace(error) => {
-                self.take_back(unflushed, mark, Some(batch_len));
+        match self.write_batch(writer, batch, sync, false) {
+            Ok(Put::Written) => {}
+            Ok(Put::NoSpace(error)) => {
+                self.take_back(&writer.path, mark, Some(batch_len));
                 return Err(busy(error));
             }
-            Put::TooLarge(error) | Put::Broken(error) => {
-                self.take_back(unflushed, mark, None); // all of it goes to the file that replaces this one
+            Ok(Put::TooLarge(error) | Put::Broken(error)) => {
+                self.take_back(&writer.path, mark, None); // all of it goes to the file that replaces this one
                 return Ok(Switched::Broken(busy(error)));
+            }
+            Err(error) => {
+                self.take_back(&writer.path, mark, None); // nothing is buffered, and nothing will be
+                return Err(error);
             }
         }
         assert!(!(sync && writer.unsynced), "with fsync a file is on disk before the next one takes entries");
@@ -426,9 +437,7 @@ impl Wal {
             "a roll finishes its old file, or fails the WAL: two unsynced files are never left"
         );
         self.counters.set_file_bytes(writer.file().len());
-        // The predecessor is ended without the lock of the writer.
-        let closed = ClosedFile { path: old_path.clone(), bytes, unflushed, end: End::Coming };
-        self.files.lock().push(closed);
+        self.files.lock().set_bytes(&old_path, bytes); // it is ended without the lock of the writer
         Ok(Switched::From(old_path))
     }
 
@@ -485,6 +494,19 @@ impl Files {
 
     pub(crate) fn count(&self) -> usize {
         self.closed.len()
+    }
+
+    /// The file at `path` has so many bytes before its trailer.
+    fn set_bytes(&mut self, path: &Path, bytes: u64) {
+        let coming = self.closed.iter_mut().rev().find(|file| file.path == path);
+        coming.expect("a file stays here until it is ended and archived").bytes = bytes;
+    }
+
+    /// The file at `path` is the current one after all. Returns its edits that are not flushed.
+    pub(crate) fn take_current(&mut self, path: &Path) -> Unflushed {
+        let at = self.closed.iter().rposition(|file| file.path == path && file.end == End::Coming);
+        let file = at.and_then(|at| self.closed.remove(at)).expect("it is not archived before it is ended");
+        file.unflushed
     }
 
     /// The file at `path` was ended, or cannot be.

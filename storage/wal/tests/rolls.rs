@@ -252,3 +252,37 @@ fn a_roll_does_not_divide_what_is_repeated() {
     let files = bench.files();
     assert!(files.len() == 2 && files[1] == [1, 2, 3, 4, 5, 6], "{files:?}");
 }
+
+/// What a region was told to have flushed while a roll wrote was forgotten, and the old file stayed for as long as the server lived.
+#[test]
+fn a_region_that_closes_while_a_roll_writes_does_not_hold_the_file() {
+    for (sync_mode, is_full) in [
+        (SyncMode::Written, false),
+        (SyncMode::Written, true),
+        (SyncMode::Fsync, false),
+        (SyncMode::Fsync, true),
+        (SyncMode::Remote, false),
+    ] {
+        for (appended, n) in [1, 6].into_iter().flat_map(|appended| (1..40).map(move |n| (appended, n))) {
+            let case = format!("{sync_mode:?}, full: {is_full}, {appended} entries, call {n}");
+            let bench = Bench::new(sync_mode, LEN_MAX);
+            bench.append(b"region", 1..=appended, VALUE_BYTES);
+            let old_file = bench.wal.current_file();
+            if is_full {
+                bench.fs.inject(Fault::new(Operation::Write, DIR).nth(2).no_space());
+            }
+            let (before, wal) = (bench.fs.calls(), bench.wal.clone());
+            bench.fs.pause_at(before + n, move || wal.region_closed(b"region"));
+            assert_eq!(bench.wal.roll().is_err(), is_full, "{case}");
+            if bench.fs.calls() - before < n {
+                assert!(n > 5, "{case}: a roll calls the file system");
+                continue;
+            }
+            bench.drive();
+            bench.wal.roll().unwrap();
+            bench.wal.archive();
+            let archived = Path::new(ARCHIVE_DIR).join(old_file.file_name().unwrap());
+            assert!(bench.fs.exists(&archived).unwrap(), "{case}");
+        }
+    }
+}
