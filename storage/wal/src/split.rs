@@ -321,6 +321,9 @@ impl Splitter<'_> {
             self.report.dropped += 1;
             return Ok(());
         };
+        if self.reads_again && !output.takes(position) {
+            return Ok(()); // what it comes to was counted when it was read first
+        }
         // The opening learns of nonces here: an operation that is repeated must not be done again. It leaves the cells out itself.
         let has_nonce = key.nonce() != 0 && key.write_time >= output.flushed.nonces_since_ms;
         let borrowed: Vec<CellRef<'_>> = if has_nonce || output.flushed.is_before(seq) {
