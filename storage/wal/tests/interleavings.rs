@@ -344,16 +344,19 @@ fn a_failed_sync_of_a_remote_wal_is_made_good() {
     }
 }
 
-/// A full buffer of a remote log: who appends waits for the log's own thread, and writes nothing.
+/// A full buffer of a remote log: who appends waits for the log's own thread, and writes nothing. A roll that took the buffer woke
+/// none of them.
 #[test]
 fn appenders_wait_for_room_in_a_remote_wal() {
-    explore(|| {
-        let case = Case::on(SimFileSystem::hdfs(1), None, |config| {
-            (config.sync_mode, config.buffer_max_bytes) = (SyncMode::Remote, 1);
+    for rolls in [false, true] {
+        explore(move || {
+            let case = Case::on(SimFileSystem::hdfs(1), None, |config| {
+                (config.sync_mode, config.buffer_max_bytes) = (SyncMode::Remote, 1);
+            });
+            with_driver(&case, || run(&case, |wal, ticket| wal.drive_until(|| ticket.is_told()), rolls));
+            case.check(true);
         });
-        with_driver(&case, || run(&case, |wal, ticket| wal.drive_until(|| ticket.is_told()), false));
-        case.check(true);
-    });
+    }
 }
 
 /// A thread of Shuttle's for each job.
