@@ -155,9 +155,9 @@ fn a_file_stays_for_what_a_roll_has_left_to_it() {
         bench.drive();
         bench.wal.flushed(b"first", SeqId::new(3));
         let (second_file, rolled) = (bench.wal.current_file(), bench.wal.roll().unwrap());
-        assert_eq!(rolled.archived, [PathBuf::new(); 0], "{sync_mode:?}");
+        assert_eq!(rolled.archived, Vec::<PathBuf>::new(), "{sync_mode:?}");
         bench.wal.flushed(b"second", SeqId::new(5));
-        assert_eq!(bench.wal.archive(), [PathBuf::new(); 0], "{sync_mode:?}");
+        assert_eq!(bench.wal.archive(), Vec::<PathBuf>::new(), "{sync_mode:?}");
         bench.wal.flushed(b"second", SeqId::new(6));
         let archived = bench.wal.archive();
         assert_eq!(archived.len(), 2, "{sync_mode:?}");
@@ -190,7 +190,7 @@ fn a_roll_that_fails_leaves_all_to_one_file() {
         bench.append(b"region", 10..=12, VALUE_BYTES);
         bench.drive();
         assert!(bench.told().into_iter().eq(1..=12), "{case}: {:?}", bench.told());
-        assert_eq!(bench.wal.roll().unwrap().archived, [PathBuf::new(); 0], "{case}");
+        assert_eq!(bench.wal.roll().unwrap().archived, Vec::<PathBuf>::new(), "{case}");
         bench.wal.flushed(b"region", SeqId::new(12));
         assert!(!bench.wal.archive().is_empty(), "{case}");
         let mut files = bench.files();
