@@ -4,6 +4,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use halcyon_contract::RegionServerApi;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env};
 use halcyon_proto::pb;
@@ -115,6 +116,21 @@ fn a_minor_compaction_that_takes_all_files_is_no_major_one() {
     let region = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.clone();
     eventually("it runs", || region.stats().minor_compactions_running == 1);
     assert_eq!(load(&lab).compaction_state(), CompactionState::Minor);
+}
+
+/// The master in the same process was told of no compaction while one left the queue.
+#[test]
+fn a_compaction_that_was_asked_for_is_seen_until_it_has_ended() {
+    let lab = Lab::new();
+    for round in 0..500 {
+        lab.put("r", "q", &round.to_string());
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+        lab.server.compact_region(&lab.info, &"f".into(), true).unwrap();
+        while lab.server.is_compacting(&lab.info).unwrap() {
+            std::hint::spin_loop();
+        }
+        assert_eq!(load(&lab).storefiles(), 1, "round {round}");
+    }
 }
 
 #[test]

@@ -228,6 +228,11 @@ pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> Co
     }
 }
 
+/// Whether a compaction runs or was asked for.
+pub(crate) fn is_compacting(online: &OnlineRegion) -> bool {
+    compaction_state(online, &online.region.stats()) != CompactionState::None
+}
+
 /// 0 of nothing, as in HBase (`HDFSBlocksDistribution.getBlockLocalityIndex`).
 fn share(part: u64, whole: u64) -> f32 {
     if whole == 0 { 0.0 } else { part as f32 / whole as f32 }

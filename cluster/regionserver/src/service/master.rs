@@ -16,6 +16,7 @@ use halcyon_schema::{ClusterId, META_ENCODED_NAME, RegionInfo, ServerName};
 use halcyon_wal::FlushedOf;
 
 use crate::RegionServer;
+use crate::metrics::load::is_compacting;
 use crate::regions::region_table::OnlineRegion;
 use crate::regions::rows;
 use crate::wal::recover::{self, split_log};
@@ -125,9 +126,7 @@ impl RegionServerApi for RegionServer {
 
     fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
         let online = self.online_region(region.encoded_name())?;
-        let stats = online.region.stats();
-        let running = stats.minor_compactions_running + stats.major_compactions_running;
-        Ok(online.is_compaction_asked() || running > 0)
+        Ok(is_compacting(&online))
     }
 
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {

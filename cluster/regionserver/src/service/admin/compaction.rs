@@ -10,6 +10,7 @@ use super::decode;
 use crate::RegionServer;
 use crate::background::compactions::CompactionSize;
 use crate::errors;
+use crate::metrics::load::is_compacting;
 use crate::regions::region_table::OnlineRegion;
 
 /// Queues a compaction; it runs in the background.
@@ -57,12 +58,10 @@ fn compact_mob_files(server: &RegionServer, table: &TableName, major: bool) -> h
 /// Whether a region with `IS_MOB` of the table is compacted here, or waits for it.
 pub(super) fn mob_state(server: &RegionServer, table: &TableName) -> CompactionState {
     let compacts = |online: &Arc<OnlineRegion>| {
-        let (region, stats) = (&online.region, online.region.stats());
+        let region = &online.region;
         region.info().table() == table
             && region.table().families().iter().any(|family| family.is_mob())
-            && (online.is_compaction_asked()
-                || stats.major_compactions_running > 0
-                || stats.minor_compactions_running > 0)
+            && is_compacting(online)
     };
     let any = server.regions.online().iter().any(compacts);
     if any { CompactionState::MajorAndMinor } else { CompactionState::None }
