@@ -137,6 +137,11 @@ impl Appends {
         self.note_buffered();
     }
 
+    /// Whether the rest of a round that was more than a file takes is still to be written.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.parts.front().is_some_and(|part| part.is_alone)
+    }
+
     /// How many rounds it takes to write what is buffered.
     pub(crate) fn rounds_count(&self) -> usize {
         self.parts.len()

@@ -160,6 +160,7 @@ impl Appends {
 
 #[cfg(all(test, not(halcyon_shuttle)))]
 mod tests {
+    use halcyon_cell::SeqId;
     use halcyon_env::sim::SimFileSystem;
 
     use super::*;
@@ -179,5 +180,21 @@ mod tests {
         wal.files.lock().push(closed);
         wal.take_back(&path, mark, Some(100));
         assert_eq!(wal.buffered_bytes(), 0);
+    }
+
+    /// A region was given up and opened again while a roll wrote. The file went on after all, and with it what was last of the region
+    /// there: its next edit ended the server.
+    #[test]
+    fn a_region_that_opens_during_a_roll_begins_anew() {
+        let wal = Wal::open(SimFileSystem::new().env(), WalConfig::new("/WALs/s", "/oldWALs", "s")).unwrap();
+        let (mark, path) = (wal.appends.unwatched().lock().mark(), wal.current_file());
+        wal.appends.unwatched().lock().note_unflushed(b"r", SeqId::new(9));
+        let unflushed = std::mem::take(&mut wal.appends.unwatched().lock().unflushed);
+        wal.files.lock().push(ClosedFile { path: path.clone(), bytes: 0, unflushed, end: End::Coming });
+        wal.region_opened(b"r");
+        wal.take_back(&path, mark, None);
+        let mut appends = wal.appends.unwatched().lock();
+        appends.note_unflushed(b"r", SeqId::new(5));
+        assert_eq!(appends.unflushed[&b"r"[..]].max_seq, SeqId::new(9), "the edit before is not flushed");
     }
 }

@@ -521,7 +521,9 @@ impl Wal {
         self.writing.store(0, Ordering::Relaxed);
         match &result {
             Ok(()) => {
-                writer.repeats_unsynced &= writer.unsynced;
+                if writer.repeats_unsynced && !writer.unsynced {
+                    writer.repeats_unsynced = self.appends.unwatched().lock().is_divided();
+                }
                 self.note_space();
             }
             Err(error) => {

@@ -220,7 +220,12 @@ impl Wal {
     /// earlier stay that was given up are kept until a flush reaches them.
     pub fn region_opened(&self, region: &[u8]) {
         tracing::trace!(region = %region.escape_ascii(), "region appends to this log");
-        if let Some(held) = self.appends.unwatched().lock().unflushed.get_mut(region) {
+        let mut appends = self.appends.unwatched().lock();
+        // The edits of a file that gets its last round may become those of the current one again.
+        let mut files = self.files.lock();
+        let coming = files.closed.iter_mut().filter(|file| file.end == End::Coming);
+        let accounts = coming.map(|file| &mut file.unflushed).chain([&mut appends.unflushed]);
+        for held in accounts.filter_map(|unflushed| unflushed.get_mut(region)) {
             held.last_seq = SeqId::ZERO; // the opening counts from what is in files
         }
     }

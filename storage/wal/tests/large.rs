@@ -257,6 +257,37 @@ fn a_round_that_fits_no_file_is_written_entry_by_entry() {
     common::compressed(test);
 }
 
+/// The first entry of a divided round ended the doubt about all of it: replication read the file that had failed to its end, and a peer
+/// got entries that were durable nowhere.
+#[test]
+fn a_divided_round_is_acknowledged_when_its_last_entry_is() {
+    let bench = Bench::new(|_| {});
+    bench.append(1, 1000).unwrap();
+    bench.drive();
+    let first_file = bench.wal.current_file();
+    bench.fs.inject(Fault::new(Operation::Sync, DIR));
+    bench.fs.inject(Fault::new(Operation::Create, DIR).no_space().forever());
+    let acknowledged: Arc<Mutex<Vec<(u64, bool)>>> = Arc::default();
+    for seq in 2..=5 {
+        let (wal, acknowledged) = (bench.wal.clone(), acknowledged.clone());
+        let value = vec![seq as u8; 90_000];
+        let cell = Cell::put(b"r", b"f", b"q", 1, &value).with_seq(seq);
+        let told = Box::new(move |result: &Result<()>| {
+            assert!(result.is_ok());
+            acknowledged.lock().push((seq, wal.acknowledged().is_some()));
+        });
+        bench.wal.append(&entry(seq, &[cell.get()]), Durability::SyncWal, told).unwrap();
+    }
+    bench.wal.drive();
+    assert!(acknowledged.lock().is_empty(), "the sync has failed");
+    bench.fs.clear_faults();
+    bench.clock.advance(Duration::from_secs(2));
+    bench.fs.set_len_max(200_000);
+    bench.drive();
+    assert_ne!(bench.wal.current_file(), first_file);
+    assert_eq!(*acknowledged.lock(), [(2, false), (3, false), (4, false), (5, true)]);
+}
+
 /// The log stood still for a minute while it compressed one entry of millions of short values, and the server ended itself.
 #[test]
 fn an_entry_has_no_more_values_than_its_codec_gets_through() {
