@@ -29,6 +29,8 @@ const OPEN_FILES_MAX: usize = 16;
 /// `ANSWER_AGE` of `answers.rs`, as a server died in between.
 const REPLAYED_ANSWER_AGE: Duration = Duration::from_secs(300);
 
+const HAS_MORE: &str = "a file whose last entry was taken is not among the unfinished ones";
+
 /// An entry of a log.
 type Entry = (pb::WalKey, Vec<Cell>);
 
@@ -53,6 +55,8 @@ struct Edits<'a> {
     files: Vec<EditsFile<'a>>,
     /// So many of them have come to their turn.
     begun_count: usize,
+    /// Numbers of those of them that have more entries. A split without memory leaves a region thousands of files, of which few overlap.
+    unfinished: Vec<usize>,
 }
 
 /// How far a replay is.
@@ -139,13 +143,13 @@ impl<'a> Edits<'a> {
             files.push(file);
         }
         files.sort_by_key(|file| file.first);
-        Ok(Edits { files, begun_count: 0 })
+        Ok(Edits { files, begun_count: 0, unfinished: Vec::new() })
     }
 
     /// The file with the next entry of those that were begun, and its sequence id.
     fn next_begun(&self) -> Option<(usize, SeqId)> {
-        let begun = self.files[..self.begun_count].iter().enumerate();
-        begun.filter_map(|(at, file)| Some((at, seq_of(file.head.as_ref()?)))).min_by_key(|(_, seq)| *seq)
+        let heads = self.unfinished.iter().map(|at| (*at, self.files[*at].head.as_ref()));
+        heads.map(|(at, head)| (at, seq_of(head.expect(HAS_MORE)))).min_by_key(|(_, seq)| *seq)
     }
 
     /// Sequence id of the next entry.
@@ -156,17 +160,25 @@ impl<'a> Edits<'a> {
 
     /// The next entry and the number of its file.
     fn next(&mut self) -> Result<Option<(usize, Entry)>> {
+        let mut next_begun = self.next_begun();
         while let Some(file) = self.files.get_mut(self.begun_count) {
-            let first = file.first;
-            if self.next_begun().is_some_and(|(_, seq)| seq < first) {
+            if next_begun.is_some_and(|(_, seq)| seq < file.first) {
                 break;
             }
-            self.files[self.begun_count].begin()?;
+            file.begin()?;
+            if file.head.is_some() {
+                self.unfinished.push(self.begun_count);
+            }
             self.begun_count += 1;
+            next_begun = self.next_begun();
         }
-        let Some((at, _)) = self.next_begun() else { return Ok(None) };
-        let entry = self.files[at].head.take().expect("it was just looked at");
-        self.files[at].advance()?;
+        let Some((at, _)) = next_begun else { return Ok(None) };
+        let file = &mut self.files[at];
+        let entry = file.head.take().expect(HAS_MORE);
+        file.advance()?;
+        if file.head.is_none() {
+            self.unfinished.retain(|unfinished| *unfinished != at);
+        }
         Ok(Some((at, entry)))
     }
 }

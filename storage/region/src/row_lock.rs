@@ -213,9 +213,10 @@ impl RowGuards<'_> {
             at_ms >= now_ms,
             "a cell stamped {at_ms} at {now_ms} would lie under what was written before it"
         );
-        // A batch whose cells all have timestamps gets none. Where the limit holds one back, it may be that of a delete before.
+        // A batch whose cells all have timestamps gets none. Where the limit holds one back, it may be that of a delete before, or,
+        // if the clock was set back, an earlier one: that delete is still to come.
         if deletes || (puts && at_ms > now_ms) {
-            for stripe in stripes {
+            for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms <= at_ms) {
                 let deleted = deletes || (stripe.deleted && stripe.at_ms == at_ms);
                 **stripe = Stamped { at_ms, deleted };
             }
@@ -316,6 +317,16 @@ mod tests {
         assert_eq!(stamp(5, false, true), 5 + AHEAD_MS_MAX);
         assert_eq!(stamp(5, true, false), 5 + AHEAD_MS_MAX, "there is nothing behind it yet");
         assert_eq!(stamp(6, true, false), 6 + AHEAD_MS_MAX, "behind the delete");
+    }
+
+    /// The put before was stamped earlier than the delete, which was forgotten then: puts were hidden until the clock was there again.
+    #[test]
+    fn a_clock_that_is_set_back_lets_no_delete_be_forgotten() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        let stamp = |now_ms, puts, deletes| locks.lock_one(b"r").stamp(now_ms, puts, deletes);
+        assert_eq!(stamp(1_000, false, true), 1_000);
+        assert_eq!(stamp(500, true, false), 500 + AHEAD_MS_MAX, "as close as it may be");
+        assert_eq!(stamp(950, true, false), 1_001, "behind the delete");
     }
 
     #[test]
