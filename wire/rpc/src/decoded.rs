@@ -22,6 +22,12 @@ use crate::fields::{Fields, Value, next_of_any};
 const DEPTH_MAX: usize = 320;
 /// Before the names of filters' classes.
 const FILTER_PACKAGE: &[u8] = b"org.apache.hadoop.hbase.filter.";
+/// Before the names of HBase's services, in calls of some clients.
+const SERVICE_PACKAGE: &[u8] = b"hbase.pb.";
+/// Services of endpoints whose messages are decoded here: those of `halcyon_schema::Endpoint` and that of groups. Others are for the JVM, and
+/// their methods may have names of HBase's methods: Phoenix has a `createTable`.
+const ENDPOINTS: [&str; 4] =
+    ["MultiRowMutationService", "AggregateService", "BulkDeleteService", "RSGroupAdminService"];
 /// The number of `MutationProto.column_value`.
 const COLUMN_VALUE: usize = 3;
 /// A cell beside its parts: lengths, a timestamp and a type in its bytes, and what refers to these.
@@ -111,7 +117,11 @@ impl Look<'_> {
                 at.map_or(0, |at| made_of(at, last(2)))
             }
             Within::Endpoint => {
-                let at = str::from_utf8(last(3)).ok().and_then(|method| self.types.of_method(method));
+                let service = last(2);
+                let service = service.strip_prefix(SERVICE_PACKAGE).unwrap_or(service);
+                let is_decoded = ENDPOINTS.iter().any(|name| name.as_bytes() == service);
+                let method = str::from_utf8(last(3)).ok().filter(|_| is_decoded);
+                let at = method.and_then(|method| self.types.of_method(method));
                 at.map_or(0, |at| made_of(at, last(4)))
             }
             Within::Order(types) => {

@@ -128,6 +128,7 @@ impl InlineCells {
 mod tests {
     use halcyon_proto::pb::mutation_proto::ColumnValue;
     use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
+    use halcyon_rpc::{CallHead, decoded_bytes};
 
     use super::*;
     use crate::convert::{CellSource, mutation};
@@ -191,6 +192,39 @@ mod tests {
         assert_eq!(count_of("hbase.pb.MultiRowMutationService", "MutateRows"), 100);
         assert_eq!(count_of("AggregateService", "MutateRows"), 0);
         assert_eq!(count_of("MultiRowMutationService", "GetSum"), 0);
+    }
+
+    /// For each endpoint whose message is decoded here, room is kept.
+    #[test]
+    fn messages_of_all_endpoints_are_looked_at() {
+        for endpoint in Endpoint::ALL {
+            let scan = pb::Scan { column: vec![pb::Column::default(); 9], ..Default::default() };
+            let (method, request) = match endpoint {
+                Endpoint::MultiRowMutation => {
+                    let mutation_request = vec![put(700, &[(1, 100, 5)])];
+                    (
+                        "MutateRows",
+                        pb::MutateRowsRequest { mutation_request, ..Default::default() }.encode_to_vec(),
+                    )
+                }
+                Endpoint::Aggregate => {
+                    ("GetMax", pb::AggregateRequest { scan, ..Default::default() }.encode_to_vec())
+                }
+                Endpoint::BulkDelete => {
+                    ("delete", pb::BulkDeleteRequest { scan, ..Default::default() }.encode_to_vec())
+                }
+            };
+            let call = pb::CoprocessorServiceCall {
+                row: Bytes::new(),
+                service_name: endpoint.service().to_string(),
+                method_name: method.to_string(),
+                request: request.into(),
+            };
+            let region = pb::RegionSpecifier::default();
+            let param = pb::CoprocessorServiceRequest { region, call }.encode_to_vec();
+            let head = CallHead { method: "ExecService", priority: 0, param: &param };
+            assert!(decoded_bytes(&head, usize::MAX) > 500, "{endpoint:?}");
+        }
     }
 
     #[test]

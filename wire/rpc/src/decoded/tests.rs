@@ -143,18 +143,29 @@ fn parts_within_parts_are_seen() {
 
 #[test]
 fn what_messages_hold_as_bytes_is_seen() {
-    let call = |method: &str, request: &[u8]| {
-        field(2, &[field(2, b"Service"), field(3, method.as_bytes()), field(4, request)].concat())
+    let call = |service: &str, method: &str, request: &[u8]| {
+        field(2, &[field(2, service.as_bytes()), field(3, method.as_bytes()), field(4, request)].concat())
     };
-    let mutations = call("MutateRows", &empty(1, 1_000));
+    let mutations = call("MultiRowMutationService", "MutateRows", &empty(1, 1_000));
     let least = 1_000 * size_of::<pb::MutationProto>();
     assert!(decoded("ExecService", &mutations) >= least);
     assert!(decoded("Multi", &field(1, &field(3, &field(4, &mutations[3..])))) >= least);
     let columns = field(2, &empty(1, 1_000));
-    assert!(decoded("ExecService", &call("GetMax", &columns)) >= 1_000 * size_of::<pb::Column>());
-    assert!(decoded("ExecMasterService", &call("MoveServers", &empty(3, 1_000))) >= 24_000);
+    let max = call("hbase.pb.AggregateService", "GetMax", &columns);
+    assert!(decoded("ExecService", &max) >= 1_000 * size_of::<pb::Column>());
+    let servers = call("RSGroupAdminService", "MoveServers", &empty(3, 1_000));
+    assert!(decoded("ExecMasterService", &servers) >= 24_000);
     let order = field(3, &field(3, &empty(2, 1_000)));
     assert!(decoded("ExecuteProcedures", &order) >= 32_000, "families of a flush");
+}
+
+/// The `createTable` of Phoenix's endpoint was taken for that of HBase's master, of which it has no field. Such a message was counted as
+/// the worst that any may become, and Phoenix could not make its own tables.
+#[test]
+fn messages_of_other_endpoints_are_not_decoded_here() {
+    let mutations = field(1, &[7; 300]).repeat(60);
+    let create = [field(2, b"MetaDataService"), field(3, b"createTable"), field(4, &mutations)].concat();
+    assert_eq!(decoded("ExecService", &field(2, &create)), decoded("ExecService", &field(2, &create[..42])));
 }
 
 /// Filters in a list, in a filter that has one filter, and lists in lists, however deep.
@@ -207,7 +218,8 @@ fn the_copies_of_a_row_are_seen() {
     let columns = [field(1, b"f"), field(2, &field(2, b"")).repeat(1_000)].concat();
     let columns = [field(3, &columns), field(3, &columns)].concat();
     let call = |method: &str, request: &[u8]| {
-        field(2, &[field(1, b""), field(2, b"s"), field(3, method.as_bytes()), field(4, request)].concat())
+        let service = field(2, b"MultiRowMutationService");
+        field(2, &[field(1, b""), service, field(3, method.as_bytes()), field(4, request)].concat())
     };
     for mutation in [[&row[..], &columns].concat(), [&columns[..], &row].concat()] {
         let rows = call("MutateRows", &field(1, &mutation));

@@ -109,7 +109,7 @@ pub(super) enum Content {
 pub(super) enum Within {
     /// `Filter { name = 1, serialized_filter = 2 }`
     Filter,
-    /// `CoprocessorServiceCall { method_name = 3, request = 4 }`
+    /// `CoprocessorServiceCall { service_name = 2, method_name = 3, request = 4 }`
     Endpoint,
     /// `RemoteProcedureRequest { proc_data = 3 }`: one of these.
     Order(Vec<TypeAt>),

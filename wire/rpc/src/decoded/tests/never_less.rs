@@ -27,8 +27,13 @@ const FILTERS: [&str; 9] = [
     "TimestampsFilter",
     "PrefixFilter",
 ];
-const ENDPOINTS: [(&str, &str); 3] =
-    [("MutateRows", "MutateRowsRequest"), ("GetSum", "AggregateRequest"), ("delete", "BulkDeleteRequest")];
+/// Services, methods and their messages. What is not decoded here may be anything.
+const CALLS: [(&str, &str, &str); 4] = [
+    ("hbase.pb.MultiRowMutationService", "MutateRows", "MutateRowsRequest"),
+    ("AggregateService", "GetSum", "AggregateRequest"),
+    ("BulkDeleteService", "delete", "BulkDeleteRequest"),
+    ("org.example.AggregateService", "MutateRows", "MutateRowsRequest"),
+];
 
 /// What a value has allocated, in bytes, and what messages become that it holds as bytes.
 trait Held {
@@ -149,10 +154,12 @@ impl Held for pb::Filter {
 
 impl Held for pb::CoprocessorServiceCall {
     fn held(&self) -> usize {
-        let later = match self.method_name.as_str() {
-            "MutateRows" => later::<pb::MutateRowsRequest>(&self.request),
-            "GetSum" => later::<pb::AggregateRequest>(&self.request),
-            "delete" => later::<pb::BulkDeleteRequest>(&self.request),
+        let later = match (self.service_name.as_str(), self.method_name.as_str()) {
+            ("hbase.pb.MultiRowMutationService", "MutateRows") => {
+                later::<pb::MutateRowsRequest>(&self.request)
+            }
+            ("AggregateService", "GetSum") => later::<pb::AggregateRequest>(&self.request),
+            ("BulkDeleteService", "delete") => later::<pb::BulkDeleteRequest>(&self.request),
             _ => 0,
         };
         self.service_name.capacity() + self.method_name.capacity() + later
@@ -196,9 +203,9 @@ impl<'a> Maker<'a> {
                 return if self.below(8) == 0 { [&parts[1][..], &parts[0]].concat() } else { parts.concat() };
             }
             ".hbase.pb.CoprocessorServiceCall" if self.below(4) > 0 => {
-                let (method, class) = ENDPOINTS[self.below(ENDPOINTS.len())];
+                let (service, method, class) = CALLS[self.below(CALLS.len())];
                 let held = self.part(&format!(".hbase.pb.{class}"), depth);
-                return [field(3, method.as_bytes()), field(4, &held)].concat();
+                return [field(2, service.as_bytes()), field(3, method.as_bytes()), field(4, &held)].concat();
             }
             _ => {}
         }
