@@ -1,6 +1,6 @@
 //! `RegionServerStatusService`: what region servers tell the master.
 //!
-//! Answers from memory, except for two calls that wait: the report of an opening waits for its announcement, and a server
+//! A master that may not act answers nobody. Answers are from memory, except for two calls that wait: the report of an opening waits for its announcement, and a server
 //! that starts without a name for its host waits for the name service.
 
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use halcyon_contract::{Assignments, RegionServers};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
-use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service, exceptions};
 use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
@@ -16,6 +16,7 @@ use crate::Servers;
 use crate::admission::checked_name;
 use crate::errors;
 use crate::flushed::NO_SEQ_NUM;
+use crate::permitted_fs::LEASE_IS_OVER;
 use crate::transitions;
 
 /// The service.
@@ -33,6 +34,10 @@ impl StatusService {
 
     fn answer(&self, call: &Call) -> std::result::Result<Outcome, RpcError> {
         let ready = |answer: Answered| Ok(Outcome::Ready(answer));
+        // What it knows of servers may be from before another one became active: it would tell a server that lives that it is dead.
+        if !self.servers.common.settings.permit.is_given() {
+            return Err(RpcError::new(&exceptions::SERVER_NOT_RUNNING_YET, LEASE_IS_OVER));
+        }
         match call.method.as_str() {
             "RegionServerStartup" => self.start_up(call, decode(call)?),
             "ReportRegionStateTransition" => self.transitions(decode(call)?),

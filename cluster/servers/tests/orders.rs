@@ -607,19 +607,19 @@ fn dropping_the_table_of_servers_ends_what_waits() {
 /// Its lease has expired, and another master may be active. The lease may come back.
 #[test]
 fn a_master_that_may_not_act_gives_no_orders() {
-    let may_act = Arc::new(AtomicBool::new(false));
+    let may_act = Arc::new(AtomicBool::new(true));
     let permit = {
         let may_act = may_act.clone();
         Permit::while_true(move || may_act.load(Ordering::SeqCst))
     };
     let master = Master::with(ServersSettings { permit, ..settings() });
     let server = FakeServer::new(&master);
-    let asked = api(&master, &server);
+    let (asked, flushing) = (api(&master, &server), api(&master, &server));
+    may_act.store(false, Ordering::SeqCst);
     let request = RegionInfoRequest { region: region("a"), best_split_row: false };
     let error = asked.region_info(&request).unwrap_err();
     assert!(error.to_string().contains("may not act"), "{error}");
 
-    let flushing = api(&master, &server);
     let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
     assert!(server.orders.recv_timeout(Duration::from_millis(500)).is_err(), "the order waits");
     may_act.store(true, Ordering::SeqCst);

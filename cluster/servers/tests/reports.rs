@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
 use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_servers::{Permit, ServersSettings};
 
 fn start(master: &Master, port: u32, code: u64, skew_ms: i64) -> Result<Vec<(String, String)>, ClientError> {
     let request = pb::RegionServerStartupRequest {
@@ -74,6 +76,28 @@ fn clocks_may_differ_a_little() {
         assert!(why.starts_with(text) && why.ends_with("ms > max allowed of 30000ms"), "{why}");
     }
     assert_eq!(master.servers.online(), [name(5)]);
+}
+
+/// A master that had been frozen thawed when another one was active. It told a server that it had never known that it is dead, and the server
+/// ended itself.
+#[test]
+fn a_master_that_may_not_act_answers_nobody() {
+    let may_act = Arc::new(AtomicBool::new(true));
+    let permit = {
+        let may_act = may_act.clone();
+        Permit::while_true(move || may_act.load(Ordering::SeqCst))
+    };
+    let master = Master::with(ServersSettings { permit, ..common::settings() });
+    start(&master, 16020, 5, 0).unwrap();
+    master.servers.expire(&name(5));
+    may_act.store(false, Ordering::SeqCst);
+    refused(master.report(&name(5), pb::ServerLoad::default()), "ServerNotRunningYetException");
+    refused(start(&master, 16020, 6, 0), "ServerNotRunningYetException");
+    let opened = transition(TransitionCode::Opened, &region("a"), Some(1), 1);
+    refused(master.transition(&name(6), opened), "ServerNotRunningYetException");
+    assert_eq!(master.servers.online(), []);
+    may_act.store(true, Ordering::SeqCst);
+    refused(master.report(&name(5), pb::ServerLoad::default()), "YouAreDeadException");
 }
 
 #[test]

@@ -740,9 +740,9 @@ impl Cluster {
         let number = self.world.lock().next_id();
         let caller = Caller::client(number, Duration::from_secs(5), 1);
         for (region, server, _) in self.meta() {
-            let name = ServerName::parse(&server).expect("it is open");
+            let mut name = ServerName::parse(&server).expect("it is open");
             let begun_ns = self.world.now_ns();
-            // A server may serve a region a moment after the master knows that it is open.
+            // A server may serve a region a moment after the master knows that it is open, or lose its session only now.
             let found = loop {
                 match self.world.scan_at(&caller, &name, &region) {
                     Ok(found) => break found,
@@ -750,6 +750,9 @@ impl Cluster {
                         let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
                         assert!(waited < CLIENTS_TIME, "{region} cannot be read at {name}: {failure:?}");
                         self.pass(Duration::from_millis(100));
+                        let now_at =
+                            self.meta().into_iter().find(|(it, ..)| *it == region).map(|(_, at, _)| at);
+                        name = now_at.and_then(|at| ServerName::parse(&at).ok()).unwrap_or(name);
                     }
                 }
             };
