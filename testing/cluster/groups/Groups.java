@@ -149,6 +149,8 @@ public final class Groups {
     check(groups.getRSGroupOfServer(last).getName().equals("h"), "and their servers");
     check(groups.getRSGroupInfoOfTable(T).getName().equals("h"), "and their tables");
     groups.moveServersAndTables(Set.of(last), Set.of(T), "default");
+    refused("RSGroup h is referenced by namespace: n", () -> groups.removeRSGroup("h")); // it has the new name
+    admin.deleteNamespace("n");
     groups.removeRSGroup("h");
     check(groups.listRSGroups().size() == 1 && rows() == ROWS, "a group without servers and tables goes");
   }
