@@ -757,9 +757,7 @@ impl Cluster {
                 }
             };
             let told = self.world.lock().told.of_region(&region);
-            if let Err(wrong) = told::check(&found, &told, &told) {
-                panic!("{region} at {name}: {wrong}");
-            }
+            told::check(&found, &told, &told).unwrap_or_else(|wrong| panic!("{region} at {name}: {wrong}"));
         }
     }
 
