@@ -27,11 +27,14 @@ fn delete(first: usize, row_len: usize) -> pb::MutationProto {
     pb::MutationProto { row: Some(row), associated_cell_count: None, ..mutation(MutationType::Delete, 0) }
 }
 
-/// How many calls went to the pool meanwhile.
-fn pooled(lab: &Lab, calls: impl FnOnce()) -> u64 {
-    let before = lab.server.counters.pooled.get();
-    calls();
-    lab.server.counters.pooled.get() - before
+/// How many calls went to the pool meanwhile, in the best of three attempts: a call whose log another thread writes at that moment goes there too.
+fn least_pooled(lab: &Lab, calls: &dyn Fn()) -> u64 {
+    let pooled = |_| {
+        let before = lab.server.counters.pooled.get();
+        calls();
+        lab.server.counters.pooled.get() - before
+    };
+    (0..3).map(pooled).min().expect("there are three")
 }
 
 /// A thread that serves connections wrote some MB for a message of some KB, and all others waited for it.
@@ -46,7 +49,7 @@ fn deletes_of_many_families_go_to_the_pool() {
             nonce_group: None,
         };
         let mutate = || drop(lab.call::<pb::MutateResponse>("Mutate", &request, Vec::new()).unwrap());
-        assert_eq!(pooled(&lab, mutate), expected, "{row_len}");
+        assert_eq!(least_pooled(&lab, &mutate), expected, "{row_len}");
     }
     let action = |deletes: Vec<pb::MutationProto>, atomic| pb::RegionAction {
         region: region.clone(),
@@ -70,7 +73,7 @@ fn deletes_of_many_families_go_to_the_pool() {
                 assert!(entries().count() == 30 && entries().all(|entry| entry.exception.is_none()));
                 assert!(results.iter().all(|result| result.exception.is_none()));
             };
-            assert_eq!(pooled(&lab, multi), expected, "{row_len}, {actions_count} region actions");
+            assert_eq!(least_pooled(&lab, &multi), expected, "{row_len}, {actions_count} region actions");
         }
     }
 }
