@@ -1,7 +1,7 @@
 //! `RegionServerStatusService`: what region servers tell the master.
 //!
-//! A master that may not act answers nobody. Answers are from memory, except for two calls that wait: the report of an opening waits for its announcement, and a server
-//! that starts without a name for its host waits for the name service.
+//! A master that may not act answers nobody. Answers are from memory, except for two calls that wait: the report of an opening waits for
+//! its announcement, and a server that starts without a name for its host waits for the name service.
 
 use std::sync::{Arc, Weak};
 
