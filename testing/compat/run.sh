@@ -64,6 +64,8 @@ own_servers() {
   NONCE_KILLS_DIR="$DIR/nonces" "$HERE/nonce-kills.sh" "${NONCE_KILLS:-20}" < /dev/null \
     || { echo "FAILED: increments and appends through kill -9" >&2; failed=1; }
   "$HERE/../bench/ingest-kills.sh" "${INGEST_KILLS:-2}" || { echo "FAILED: an ingest through kill -9" >&2; failed=1; }
+  CLUSTER_DIR="$DIR/one-kill" timeout 400 "$HERE/../cluster/one-kill.sh" < /dev/null \
+    || { echo "FAILED: a cluster of which a region server was killed" >&2; failed=1; }
   return $failed
 }
 set -m # a process group, which can be ended as a whole

@@ -34,6 +34,8 @@ enum Fault {
   INCREMENTS_HANG,
   /** All puts are refused from then on, for a time or for ever. */
   PUTS_FAIL,
+  /** Puts are acknowledged and are in no WAL, so a kill loses them. */
+  PUTS_SKIP_THE_WAL,
   /** Counters are ahead, as if increments were done twice. */
   COUNTERS_ARE_AHEAD,
   /** Appends are refused, from the first. */

@@ -13,6 +13,8 @@ import org.apache.hadoop.hbase.client.BufferedMutator;
 import org.apache.hadoop.hbase.client.BufferedMutatorParams;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Durability;
+import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.RegionLocator;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableBuilder;
@@ -50,6 +52,12 @@ public final class FaultyConnection implements Connection {
       return switch (Fault.CHOSEN) {
         case FIRST_IS_BROKEN, FIRST_IS_BROKEN_SECOND_DOES_MORE ->
             method.getName().equals("put") ? Fault.CHOSEN.ofPair(number, table, arguments, call) : call.answer();
+        case PUTS_SKIP_THE_WAL -> {
+          if (arguments != null && arguments.length == 1 && arguments[0] instanceof Put put) {
+            put.setDurability(Durability.SKIP_WAL);
+          }
+          yield call.answer();
+        }
         default -> Fault.CHOSEN.around(method.getName(), call);
       };
     });
