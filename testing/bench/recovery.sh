@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# For how long rows cannot be written or read when a server dies, as HBase's Java client sees it: Halcyon and HBase 2.6.4 in turn on the same
-# ZooKeeper and HDFS, each with two masters and three region servers. Prints the median and the worst of all rounds.
+# For how long rows cannot be written or read when a server dies: Halcyon and HBase 2.6.4 in turn on the same ZooKeeper and HDFS, each with
+# two masters and three region servers. Prints the median and the worst of all rounds, as HBase's Java client sees it with its pauses between
+# attempts, and as probes see it: one attempt each 50 ms, which is not repeated.
 #   recovery.sh [SYSTEM...]    of halcyon, hbase, hbase-fast; default all
 # ROUNDS      of each case, default 5
 # CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved.
@@ -13,10 +14,14 @@
 # OUT         a directory that keeps the figures
 # SESSION     zookeeper.session.timeout of halcyon and hbase-fast in ms, default 6000
 # HALCYON     the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# PROPERTIES  more properties of the cluster, "NAME=VALUE ..."
+# MORE_CASES  a file with functions round_NAME, which CASES may name then: round_NAME SYSTEM NUMBER
 # CLIENT26_OPTIONS   "-Drpc=60000": HBase's default for one call of the client, and not 10 s; "-Dasync=true": its asynchronous client
 #
 # A round begins with half of the regions at the server that dies; the servers take turns, so it has hbase:meta in some rounds. The client
-# has a writer and a reader for each region (halcyon.compat.bench.Recovery). A round is the longest time without success of any region.
+# has a writer and a reader for each region (halcyon.compat.bench.Recovery), and so have the probes (halcyon.compat.bench.Probes). A round is the
+# longest time without success of any region. The client's figures are sums of its pauses (0.1, 0.3, 0.6, 1.1, 2.1, 4.1, 8.1, 18.1, 28.1 ... s)
+# and a little. The script fails if the probes' figures are, too: if all rounds of a case are within 2 % of such sums.
 #
 # hbase       its defaults: a session of 90 s, of which ZooKeeper grants 60 s here
 # hbase-fast  what its reference guide says for a fast recovery ("Better Mean Time to Recover", "Detect regionserver failure as fast as
@@ -32,6 +37,7 @@ HERE="$ROOT/testing/cluster"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-recovery}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}" SETTLE="${SETTLE:-40}" PUBLISHED="${PUBLISHED:-}"
+PROPERTIES="${PROPERTIES:-}" MORE_CASES="${MORE_CASES:-}"
 REGIONS=12 SERVERS=3 DATANODES=3
 case " $CASES " in *" host "*) DATANODES=4 ;; esac
 case "${1:-}" in -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;; esac
@@ -54,7 +60,7 @@ client_stop() {
 client_begin() { # client_begin SYSTEM
   rm -f "$DIR/lines"
   mkfifo "$DIR/lines"
-  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m CLIENT26_OPTIONS="${CLIENT26_OPTIONS:-} ${PUBLISHED:+${STATUS[*]/#/-D}}" \
+  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m CLIENT26_OPTIONS="-Dprobes=true ${CLIENT26_OPTIONS:-} ${PUBLISHED:+${STATUS[*]/#/-D}}" \
     client26 halcyon.compat.bench.Recovery "$ZK" rows "$REGIONS" < "$DIR/lines" \
     > "$DIR/client" 2> "$DIR/client.err" &
   CLIENT=$!
@@ -63,12 +69,14 @@ client_begin() { # client_begin SYSTEM
 }
 tell() { kill -0 "$CLIENT" 2> /dev/null || fail "the client ended: $(tail -n 3 "$DIR/client.err")"; echo "$*" >&7; }
 has_said() { grep -q "^$1	$2" "$DIR/client"; }
+figures_of() { grep "^$1	$2	" "$DIR/client" | tail -n 1 | cut -f 3-; }
 round_begin() { tell begin "$1"; wait_for 30 has_said begun "$1"; sleep 0.5; }
 round_end() { # round_end SYSTEM CASE NAME
   sleep 1 # nothing that began before may count for the end
   tell end "$3"
   wait_for 320 has_said round "$3"
-  grep "^round	$3" "$DIR/client" | tail -n 1 | sed "s/^round	[^	]*/$1	$2/" | tee -a "$DIR/rounds.tsv" >&2
+  # the client's figures, then those of the probes
+  echo "$1	$2	$(figures_of round "$3")	$(figures_of probes "$3")" | tee -a "$DIR/rounds.tsv" >&2
 }
 
 masters() { if [ "$1" = halcyon ]; then echo master1 master2; else echo hmaster hmaster2; fi; }
@@ -146,14 +154,14 @@ round_master() {
   wait_for 60 is_now "$process" running
   sleep 3 # it stands for election
 }
-round_move() {
-  local region to
+round_move() { # round_move SYSTEM NUMBER [CASE]
+  local region to case="${3:-move}"
   to="$(name_of "$(server "$1" "$2")")"
   region="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'rows'" | grep -vF "$to" | grep -o '[0-9a-f]\{32\}' | sed -n 1p)"
   [ -n "$region" ] || { move_half rows "$(name_of "$(server "$1" $(($2 + 1)))")"; region="$(regions rows | sed -n 1p)"; }
-  round_begin "move$2"
+  round_begin "$case$2"
   sh_halcyon "move '$region', '$to'" > /dev/null
-  round_end "$1" move "move$2"
+  round_end "$1" "$case" "$case$2"
 }
 round_unnamed() {
   local region before
@@ -167,6 +175,8 @@ round_unnamed() {
 place_of() { "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'rows'" | grep -F "$1" | grep -o '"[^" ]*,[0-9]*,[0-9]\{13\}"' | sed -n 1p; }
 is_elsewhere() { local now; now="$(place_of "$1")" && [ -n "$now" ] && [ "$now" != "$2" ]; }
 
+[ -z "$MORE_CASES" ] || . "$MORE_CASES"
+
 measure() { # measure SYSTEM
   local case n it options=()
   case "$1" in
@@ -176,6 +186,7 @@ measure() { # measure SYSTEM
       --property dfs.client.socket-timeout=10000) ;;
     *) fail "$1 is none of halcyon, hbase, hbase-fast" ;;
   esac
+  for it in $PROPERTIES; do options+=(--property "$it"); done
   [ -z "$PUBLISHED" ] || for it in "${STATUS[@]}"; do options+=(--property "$it"); done
   cluster up --parts "zookeeper hdfs hbaseservers" --datanodes "$DATANODES" --seconds $((1200 + ROUNDS * 4 * (240 + SETTLE))) "${options[@]}" > /dev/null
   ZK="$(setting_of zookeeper)"
@@ -189,11 +200,13 @@ measure() { # measure SYSTEM
 }
 
 : > "$DIR/rounds.tsv"
+result=0
 [ $# -gt 0 ] || set -- halcyon hbase hbase-fast
 for system in "$@"; do measure "$system"; done
 {
   echo "machine: $(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, load after $(cut -d' ' -f1-3 /proc/loadavg), $(date -u +%FT%RZ); commit $(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)"
   echo "ROUNDS=$ROUNDS SESSION=$SESSION; median / worst in ms"
   python3 "$BENCH/tools/recovery.py" "$DIR/rounds.tsv"
-} | tee "$DIR/table.md"
+} | tee "$DIR/table.md" || { result=$?; echo "the figures of the probes cannot be right" >&2; }
 [ -z "$OUT" ] || { mkdir -p "$OUT" && cp "$DIR/rounds.tsv" "$DIR/table.md" "$OUT/"; }
+exit "$result"

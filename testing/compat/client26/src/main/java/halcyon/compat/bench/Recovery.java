@@ -37,6 +37,12 @@ import org.apache.hadoop.hbase.util.Bytes;
  * round  NAME  longest time without a write to some region  the same of reads  longest call  longest time without an answer of a master  errors
  * </pre>
  *
+ * and before it with -Dprobes=true, of {@link Probes}, which do not have the client's pauses:
+ *
+ * <pre>
+ * probes NAME  longest time without a write to some region  the same of reads  longest time without an answer of a master  failed attempts
+ * </pre>
+ *
  * Each region has a writer and a reader, so a region that is away holds up no other. The reader knows which values the row may have:
  * any other one is an error, and so is a call that fails after the client's own retries. Exit 1 after an error.
  *
@@ -194,6 +200,7 @@ public final class Recovery {
     }
   }
 
+  private final Configuration conf;
   private final Client client;
   private final TableName name;
   private final int regions;
@@ -201,7 +208,8 @@ public final class Recovery {
   private volatile boolean working = true;
   private long allErrors;
 
-  private Recovery(Client client, String table, int regions) {
+  private Recovery(Configuration conf, Client client, String table, int regions) {
+    this.conf = conf;
     this.client = client;
     this.name = TableName.valueOf(table);
     this.regions = regions;
@@ -224,13 +232,26 @@ public final class Recovery {
     }
     boolean right;
     try (Client client = Boolean.getBoolean("async") ? new Asynchronous(conf) : new Blocking(conf)) {
-      right = new Recovery(client, args[1], Integer.parseInt(args[2])).run();
+      right = new Recovery(conf, client, args[1], Integer.parseInt(args[2])).run();
     }
     System.exit(right ? 0 : 1);
   }
 
   private boolean run() throws Exception {
     create();
+    if (!Boolean.getBoolean("probes")) {
+      return run(null);
+    }
+    List<byte[]> rows = new ArrayList<>();
+    for (int region = 0; region < regions; region++) {
+      rows.add(Bytes.toBytes(String.format("%04d-probe", region)));
+    }
+    try (Probes probes = new Probes(conf, name, rows)) {
+      return run(probes);
+    }
+  }
+
+  private boolean run(Probes probes) throws Exception {
     List<Caller> writers = new ArrayList<>();
     List<Caller> readers = new ArrayList<>();
     for (int region = 0; region < regions; region++) {
@@ -262,7 +283,7 @@ public final class Recovery {
       threads.add(new Thread(caller));
     }
     threads.forEach(Thread::start);
-    await(all);
+    await(all, probes);
     say("working");
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -270,9 +291,16 @@ public final class Recovery {
         long now = System.nanoTime();
         errors.set(0);
         all.forEach(caller -> caller.forget(now));
+        if (probes != null) {
+          probes.forget(now);
+        }
         say("begun\t" + line.substring(6));
       } else if (line.startsWith("end ")) {
-        await(all);
+        await(all, probes);
+        if (probes != null) {
+          errors.addAndGet(probes.wrong());
+          say("probes\t" + line.substring(4) + "\t" + probes.figures());
+        }
         allErrors += errors.get();
         List<Caller> ofRows = new ArrayList<>(writers);
         ofRows.addAll(readers);
@@ -296,17 +324,16 @@ public final class Recovery {
     client.create(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of(F)).build(), splits);
   }
 
-  /** Waits until each caller has had an answer to a call that began after this. */
-  private static void await(List<Caller> callers) {
+  /** Waits until each caller and each probe has had an answer to a call that began after this. */
+  private static void await(List<Caller> callers, Probes probes) {
     long now = System.nanoTime();
-    for (Caller caller : callers) {
-      while (caller.begunNs - now < 0 || caller.begunNs == 0) {
-        if (System.nanoTime() - now > END_MS_MAX * 1_000_000) {
-          System.err.println("some calls had no answer within " + END_MS_MAX + " ms");
-          System.exit(2);
-        }
-        sleep(5);
+    while (!callers.stream().allMatch(caller -> caller.begunNs != 0 && caller.begunNs - now >= 0)
+        || probes != null && !probes.haveSucceededSince(now)) {
+      if (System.nanoTime() - now > END_MS_MAX * 1_000_000) {
+        System.err.println("some calls had no answer within " + END_MS_MAX + " ms");
+        System.exit(2);
       }
+      sleep(5);
     }
   }
 
