@@ -24,7 +24,7 @@ const _: () = assert!(STRIPES.is_power_of_two(), "a row's stripe is some bits of
 /// and written again within one would hide what was acknowledged last. Clients of HBase hardly meet this, as its
 /// writes take longer.
 pub(crate) struct RowLocks {
-    stripes: Box<[WatchedMutex<Stamped>]>,
+    stripes: Box<[WatchedMutex<Stamps>]>,
     /// Random, so that nobody can choose rows that share a stripe.
     hash_keys: [u64; 2],
     watch: Watch,
@@ -32,14 +32,52 @@ pub(crate) struct RowLocks {
     region: Box<str>,
 }
 
-/// The last timestamp that the server gave to a delete of a stripe's rows, or to cells ahead of the clock.
-#[derive(Clone, Copy)]
-struct Stamped {
-    at_ms: i64,
-    deleted: bool,
+/// A timestamp that the server gave to a delete of a stripe's rows, or to cells ahead of the clock: twice the time, and one more if a delete
+/// has it. So the later one is the greater one, and of two at one time that of a delete.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stamped(i64);
+
+impl Stamped {
+    const NEVER: Stamped = Stamped(i64::MIN);
+
+    fn new(at_ms: i64, deleted: bool) -> Stamped {
+        Stamped(at_ms.clamp(i64::MIN / 2, i64::MAX / 2) * 2 + i64::from(deleted))
+    }
+
+    fn at_ms(self) -> i64 {
+        self.0 >> 1
+    }
+
+    fn deleted(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
-const NEVER: Stamped = Stamped { at_ms: i64::MIN, deleted: false };
+/// The last ones of a stripe.
+#[derive(Clone, Copy)]
+struct Stamps {
+    near: Stamped,
+    /// Too far ahead of the clock to be followed: the clock was set back since. It counts again when the clock comes to it.
+    far: Stamped,
+}
+
+impl Stamps {
+    const NEVER: Stamps = Stamps { near: Stamped::NEVER, far: Stamped::NEVER };
+
+    /// Whatever is up to `limit_ms` is near, and all else is far.
+    #[inline]
+    fn settle(&mut self, limit_ms: i64) {
+        if self.near.at_ms() > limit_ms {
+            self.far = self.far.max(self.near);
+            self.near = Stamped::NEVER;
+        }
+        if self.far.at_ms() <= limit_ms {
+            self.near = self.near.max(self.far);
+            self.far = Stamped::NEVER;
+        }
+    }
+}
+
 /// How far timestamps may run ahead of the clock when a row is deleted and written again and again.
 pub(crate) const AHEAD_MS_MAX: i64 = 100;
 /// How far Increments and Appends alone bring them. What is left is for deletes of such a counter and for what comes behind those.
@@ -93,13 +131,13 @@ pub(crate) struct RowGuards<'a> {
 }
 
 enum Guards<'a> {
-    One(MutexGuard<'a, Stamped>),
-    Many(Vec<MutexGuard<'a, Stamped>>),
+    One(MutexGuard<'a, Stamps>),
+    Many(Vec<MutexGuard<'a, Stamps>>),
 }
 
 impl RowLocks {
     pub fn new(watch: Watch, region: &str) -> RowLocks {
-        let stripes = (0..STRIPES).map(|_| WatchedMutex::new(NEVER)).collect();
+        let stripes = (0..STRIPES).map(|_| WatchedMutex::new(Stamps::NEVER)).collect();
         RowLocks {
             stripes,
             hash_keys: [(); 2].map(|()| u64::from_le_bytes(random_bytes())),
@@ -117,7 +155,7 @@ impl RowLocks {
         // Anything further ahead was a client's own choice.
         let at_ms = newest_ms.min(now_ms.saturating_add(AHEAD_MS_MAX - 1));
         for stripe in &self.stripes {
-            *stripe.unwatched().lock() = Stamped { at_ms, deleted: true };
+            stripe.unwatched().lock().near = Stamped::new(at_ms, true);
         }
     }
 
@@ -160,7 +198,7 @@ impl RowLocks {
         stripe: usize,
         wait: RowWait,
         until_ns: &mut Option<u64>,
-    ) -> Result<MutexGuard<'_, Stamped>> {
+    ) -> Result<MutexGuard<'_, Stamps>> {
         let detail = |held_by: &str| format!("a row of region {}, held by {held_by}", self.region);
         let time = || {
             let now_ns = self.watch.clock.monotonic_ns();
@@ -205,20 +243,24 @@ impl RowGuards<'_> {
             Guards::One(stripe) => std::slice::from_mut(stripe),
             Guards::Many(stripes) => stripes,
         };
-        let floor = |stripe: &Stamped| stripe.at_ms.saturating_add(i64::from(stripe.deleted && puts));
-        let wanted = stripes.iter().map(|stripe| floor(stripe)).max().unwrap_or(now_ms).max(now_ms);
+        let limit_ms = now_ms.saturating_add(AHEAD_MS_MAX);
+        let mut wanted = now_ms;
+        for stripe in stripes.iter_mut() {
+            stripe.settle(limit_ms);
+            let near = stripe.near;
+            wanted = wanted.max(near.at_ms().saturating_add(i64::from(near.deleted() && puts)));
+        }
         // Held at the limit rather than sent back to the clock: what was given before was held there as well.
-        let at_ms = wanted.min(now_ms.saturating_add(AHEAD_MS_MAX));
+        let at_ms = wanted.min(limit_ms);
         assert!(
             at_ms >= now_ms,
             "a cell stamped {at_ms} at {now_ms} would lie under what was written before it"
         );
-        // A batch whose cells all have timestamps gets none. Where the limit holds one back, it may be that of a delete before, or,
-        // if the clock was set back, an earlier one: that delete is still to come.
+        // A batch whose cells all have timestamps gets none. Where the limit holds one back, it may be that of a delete before, which is
+        // remembered.
         if deletes || (puts && at_ms > now_ms) {
-            for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms <= at_ms) {
-                let deleted = deletes || (stripe.deleted && stripe.at_ms == at_ms);
-                **stripe = Stamped { at_ms, deleted };
+            for stripe in stripes.iter_mut() {
+                stripe.near = stripe.near.max(Stamped::new(at_ms, deletes));
             }
         }
         at_ms
@@ -228,7 +270,7 @@ impl RowGuards<'_> {
 impl<'a> RowGuards<'a> {
     /// Carries out `work`, which may stamp. If it fails nothing has got a timestamp.
     pub fn stamping<T>(&mut self, work: impl FnOnce(&mut RowGuards<'a>) -> Result<T>) -> Result<T> {
-        let before: SmallVec<[Stamped; 1]> = match &self.guards {
+        let before: SmallVec<[Stamps; 1]> = match &self.guards {
             Guards::One(stripe) => smallvec![**stripe],
             Guards::Many(stripes) => stripes.iter().map(|stripe| **stripe).collect(),
         };
@@ -254,21 +296,26 @@ impl RowGuards<'_> {
             Guards::One(stripe) => std::slice::from_mut(stripe),
             Guards::Many(stripes) => stripes,
         };
-        for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms < at_ms) {
-            **stripe = Stamped { at_ms, deleted: false };
+        let stamped = Stamped::new(at_ms, false);
+        for stripe in stripes.iter_mut() {
+            if at_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
+                stripe.far = stripe.far.max(stamped);
+            } else {
+                stripe.near = stripe.near.max(stamped);
+            }
         }
     }
 }
 
 impl RowGuards<'_> {
-    /// As [`RowGuards::raise`], of a delete: what comes next is put behind it.
+    /// As [`RowGuards::raise`], of a delete, which is not further ahead than a stripe may be: what comes next is put behind it.
     pub fn raise_deleted(&mut self, at_ms: i64) {
         let stripes = match &mut self.guards {
             Guards::One(stripe) => std::slice::from_mut(stripe),
             Guards::Many(stripes) => stripes,
         };
-        for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms <= at_ms) {
-            **stripe = Stamped { at_ms, deleted: true };
+        for stripe in stripes.iter_mut() {
+            stripe.near = stripe.near.max(Stamped::new(at_ms, true));
         }
     }
 }
@@ -325,8 +372,30 @@ mod tests {
         let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         let stamp = |now_ms, puts, deletes| locks.lock_one(b"r").stamp(now_ms, puts, deletes);
         assert_eq!(stamp(1_000, false, true), 1_000);
-        assert_eq!(stamp(500, true, false), 500 + AHEAD_MS_MAX, "as close as it may be");
+        assert_eq!(stamp(500, true, false), 500, "it cannot be behind the delete");
         assert_eq!(stamp(950, true, false), 1_001, "behind the delete");
+    }
+
+    /// Each cell got the time of the limit, until the clock was there again: what was deleted and put within a millisecond stayed hidden.
+    #[test]
+    fn a_clock_that_is_set_back_does_not_stop_the_order_of_deletes_and_puts() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        let stamp = |now_ms, puts, deletes| locks.lock_one(b"r").stamp(now_ms, puts, deletes);
+        assert_eq!(stamp(3_600_000, false, true), 3_600_000);
+        let mut last_ms = i64::MIN;
+        for now_ms in (0..3_600_000).step_by(997) {
+            let put_ms = stamp(now_ms, true, false);
+            assert!(put_ms > last_ms && put_ms <= now_ms + AHEAD_MS_MAX);
+            let deleted_ms = stamp(now_ms, false, true);
+            assert!(deleted_ms >= put_ms);
+            last_ms = stamp(now_ms, true, false);
+            assert!(last_ms > deleted_ms, "{last_ms}: the put at {now_ms} is hidden");
+        }
+        assert_eq!(stamp(3_599_950, true, false), 3_600_001, "behind the first delete");
+        // Set back again, and back to the same time.
+        assert_eq!(stamp(10, false, true), 10);
+        assert_eq!(stamp(10, true, false), 11);
+        assert_eq!(stamp(3_599_950, true, false), 3_600_001);
     }
 
     #[test]
