@@ -43,6 +43,13 @@ pub fn decoded_bytes(head: &CallHead<'_>, max: usize) -> usize {
     }
 }
 
+/// As [`decoded_bytes`], of a message of HBase that a cell carries. `name`: without its package.
+pub fn decoded_bytes_of(name: &str, message: &[u8], max: usize) -> usize {
+    let types = &*TYPES;
+    let at = types.of_name(name).unwrap_or_else(|| panic!("HBase has no message {name}"));
+    Look { types, max }.made_of(at, message, DEPTH_MAX)
+}
+
 /// A look at one message.
 struct Look<'t> {
     types: &'t Types,
@@ -102,35 +109,48 @@ impl Look<'_> {
         len.saturating_mul(self.types.per_byte_max).saturating_add((len / 2).saturating_mul(of_cell))
     }
 
-    /// What is made of the message that this one holds as bytes.
+    /// What is made of the message that this one holds as bytes. A field that is there twice, or again in a group, which decoders pass over,
+    /// may hide another one: no client sends that.
     fn made_within(&self, within: &Within, message: &[u8], depth: usize) -> usize {
-        let last = |wanted: u64| {
-            let values = Fields(message).of_bytes().filter(|(number, _)| *number == wanted);
-            values.last().map_or(&b""[..], |(_, bytes)| bytes)
+        let made = match within {
+            Within::Filter => self.made_of_filter(message, depth),
+            Within::Endpoint => self.made_of_endpoint(message, depth),
+            Within::Order(types) => only(3, message).map(|data| {
+                types.iter().map(|&at| self.made_of_bytes(at, data, depth)).max().unwrap_or(0)
+            }),
+            Within::Mutation => Some(cells_of(message)),
         };
-        let made_of =
-            |at: TypeAt, bytes: &[u8]| self.types.at(at).bytes.saturating_add(self.made_of(at, bytes, depth));
-        match within {
-            Within::Filter => {
-                let name = last(1).strip_prefix(FILTER_PACKAGE).and_then(|name| str::from_utf8(name).ok());
-                let at = name.and_then(|name| self.types.of_name(name));
-                at.map_or(0, |at| made_of(at, last(2)))
-            }
-            Within::Endpoint => {
-                let service = last(2);
-                let service = service.strip_prefix(SERVICE_PACKAGE).unwrap_or(service);
-                let is_decoded = ENDPOINTS.iter().any(|name| name.as_bytes() == service);
-                let method = str::from_utf8(last(3)).ok().filter(|_| is_decoded);
-                let at = method.and_then(|method| self.types.of_method(method));
-                at.map_or(0, |at| made_of(at, last(4)))
-            }
-            Within::Order(types) => {
-                let data = last(3);
-                types.iter().map(|&at| made_of(at, data)).max().unwrap_or(0)
-            }
-            Within::Mutation => cells_of(message),
-        }
+        made.unwrap_or_else(|| self.worst(message))
     }
+
+    fn made_of_bytes(&self, at: TypeAt, bytes: &[u8], depth: usize) -> usize {
+        self.types.at(at).bytes.saturating_add(self.made_of(at, bytes, depth))
+    }
+
+    /// `None` as of [`only`].
+    fn made_of_filter(&self, message: &[u8], depth: usize) -> Option<usize> {
+        let (name, serialized) = (only(1, message)?, only(2, message)?);
+        let name = name.strip_prefix(FILTER_PACKAGE).and_then(|name| str::from_utf8(name).ok());
+        let at = name.and_then(|name| self.types.of_name(name));
+        Some(at.map_or(0, |at| self.made_of_bytes(at, serialized, depth)))
+    }
+
+    /// `None` as of [`only`].
+    fn made_of_endpoint(&self, message: &[u8], depth: usize) -> Option<usize> {
+        let (service, method, request) = (only(2, message)?, only(3, message)?, only(4, message)?);
+        let service = service.strip_prefix(SERVICE_PACKAGE).unwrap_or(service);
+        let is_decoded = ENDPOINTS.iter().any(|name| name.as_bytes() == service);
+        let method = str::from_utf8(method).ok().filter(|_| is_decoded);
+        let at = method.and_then(|method| self.types.of_method(method));
+        Some(at.map_or(0, |at| self.made_of_bytes(at, request, depth)))
+    }
+}
+
+/// The only field of bytes with this number: nothing if there is none, and `None` if there are several.
+fn only(number: u64, message: &[u8]) -> Option<&[u8]> {
+    let mut values = Fields(message).of_bytes().filter(|(of, _)| *of == number).map(|(_, bytes)| bytes);
+    let first = values.next().unwrap_or_default();
+    values.next().is_none().then_some(first)
 }
 
 /// Bytes of the cells that are made of the values of a mutation.

@@ -64,7 +64,7 @@ pub use calls::LONG_PARAM_BYTES;
 pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
 pub use compress::Compressor;
-pub use decoded::decoded_bytes;
+pub use decoded::{decoded_bytes, decoded_bytes_of};
 pub use error::RpcError;
 pub use event_loops::EventLoops;
 pub use exceptions::ExceptionClass;

@@ -168,6 +168,38 @@ fn messages_of_other_endpoints_are_not_decoded_here() {
     assert_eq!(decoded("ExecService", &field(2, &create)), decoded("ExecService", &field(2, &create[..42])));
 }
 
+/// A decoder passes over groups that it does not know, and a field in one hid the message: 8 MB became 700.
+#[test]
+fn fields_that_are_there_again_hide_no_message() {
+    let mutations = [
+        field(2, b"MultiRowMutationService"),
+        field(3, b"MutateRows"),
+        field(4, &empty(1, 1_000)),
+    ];
+    let call = |parts: &[Vec<u8>]| decoded("ExecService", &field(2, &parts.concat()));
+    let plain = call(&mutations);
+    assert!(plain >= 1_000 * size_of::<pb::MutationProto>());
+    let filter = [field(1, &[FILTER_PACKAGE, b"FilterList"].concat()), field(2, &empty(2, 1_000))];
+    let get = |parts: &[Vec<u8>]| decoded("Get", &field(2, &field(4, &parts.concat())));
+    let plain_filter = get(&filter);
+    assert!(plain_filter >= 1_000 * size_of::<pb::Filter>());
+    let order = |parts: &[Vec<u8>]| decoded("ExecuteProcedures", &field(3, &parts.concat()));
+    let flush = [field(3, &empty(2, 1_000))];
+    for number in 1..5 {
+        let of_group = [&[0x7b][..], &field(number, b"x"), &[0x7c]].concat();
+        for extra in [of_group, field(number, b"x")] {
+            let behind = |parts: &[Vec<u8>]| [parts, std::slice::from_ref(&extra)].concat();
+            if number > 1 {
+                assert!(call(&behind(&mutations)) >= plain, "{number}");
+            }
+            if number < 3 {
+                assert!(get(&behind(&filter)) >= plain_filter, "{number}");
+            }
+            assert!(order(&behind(&flush)) >= order(&flush), "{number}");
+        }
+    }
+}
+
 /// Filters in a list, in a filter that has one filter, and lists in lists, however deep.
 #[test]
 fn filters_within_filters_are_seen() {

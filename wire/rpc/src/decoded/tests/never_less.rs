@@ -200,12 +200,14 @@ impl<'a> Maker<'a> {
                 let class = FILTERS[self.below(FILTERS.len())];
                 let held = self.part(&format!(".hbase.pb.{class}"), depth);
                 let parts = [field(1, format!("{FILTER_PACKAGE}{class}").as_bytes()), field(2, &held)];
-                return if self.below(8) == 0 { [&parts[1][..], &parts[0]].concat() } else { parts.concat() };
+                let out = if self.below(8) == 0 { [&parts[1][..], &parts[0]].concat() } else { parts.concat() };
+                return self.with_group(out);
             }
             ".hbase.pb.CoprocessorServiceCall" if self.below(4) > 0 => {
                 let (service, method, class) = CALLS[self.below(CALLS.len())];
                 let held = self.part(&format!(".hbase.pb.{class}"), depth);
-                return [field(2, service.as_bytes()), field(3, method.as_bytes()), field(4, &held)].concat();
+                let parts = [field(2, service.as_bytes()), field(3, method.as_bytes()), field(4, &held)];
+                return self.with_group(parts.concat());
             }
             _ => {}
         }
@@ -225,10 +227,21 @@ impl<'a> Maker<'a> {
                 );
             }
         }
-        if self.below(20) == 0 {
-            out.extend([0xfb, 0x7f, 0x0a, 0x02, b'x', b'y', 0xfc, 0x7f]); // a group that no message has
+        self.with_group(out)
+    }
+
+    /// Now and then with a group that no message has, and which decoders pass over: before the fields or behind them.
+    fn with_group(&mut self, message: Vec<u8>) -> Vec<u8> {
+        if self.below(16) > 0 {
+            return message;
         }
-        out
+        let mut group = vec![0xfb, 0x7f];
+        for _ in 0..=self.below(3) {
+            let number = self.below(4) as u32 + 1;
+            group.extend(field(number, &self.bytes()));
+        }
+        group.extend([0xfc, 0x7f]);
+        if self.below(2) == 0 { [group, message].concat() } else { [message, group].concat() }
     }
 
     fn part(&mut self, name: &str, depth: usize) -> Vec<u8> {
