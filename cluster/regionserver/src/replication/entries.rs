@@ -7,7 +7,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, LATEST_TIMESTAMP, TagType, append_tag};
 use halcyon_proto::pb;
 use halcyon_region::{ClusterIds, Mutation, MutationKind, TimeRange};
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{RpcError, decoded_bytes_of};
 use halcyon_schema::mob::is_mob_reference;
 use halcyon_schema::{ClusterUuid, TableName};
 use halcyon_wal::META_FAMILY;
@@ -32,12 +32,45 @@ pub(crate) struct Entries {
     pub loads: Vec<SentLoad>,
 }
 
+/// Mutations for which room is asked for at once.
+const ROOM_MUTATIONS: usize = 4 << 10;
+
+/// Room for what is made of a request, which may be many times its bytes: each cell may be a mutation of its own, and two bytes of a marker a
+/// store of a bulk load.
+struct Room<'a> {
+    /// False if there is none for so many bytes more.
+    grow: &'a mut dyn FnMut(usize) -> bool,
+    mutations_left: usize,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), RpcError> {
+        let text = "there is no room for what is made of replicated edits";
+        (self.grow)(bytes).then_some(()).ok_or_else(|| RpcError::region_too_busy(text))
+    }
+
+    /// The first ones are small beside the request.
+    fn take_mutation(&mut self) -> Result<(), RpcError> {
+        if self.mutations_left == 0 {
+            self.take(ROOM_MUTATIONS * size_of::<Mutation>())?;
+            self.mutations_left = ROOM_MUTATIONS;
+        }
+        self.mutations_left -= 1;
+        Ok(())
+    }
+}
+
 /// The mutations and bulk loads of a request. A run of cells of one row and type becomes one mutation, as in HBase. Markers of
-/// flushes, compactions and regions are passed over.
+/// flushes, compactions and regions are passed over. `grow` keeps room for so many bytes more, or says that there is none.
 ///
 /// `DoNotRetryIOException` if the cells are fewer than the entries count, for a name that no table can have, and for a bulk
-/// load that cannot be decoded.
-pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Entries, RpcError> {
+/// load that cannot be decoded. `RegionTooBusyException` without room.
+pub(crate) fn by_table(
+    entries: &[pb::WalEntry],
+    cells: Vec<Cell>,
+    grow: &mut dyn FnMut(usize) -> bool,
+) -> Result<Entries, RpcError> {
+    let mut room = Room { grow, mutations_left: ROOM_MUTATIONS };
     let mut tables = Vec::<TableEdits>::new();
     let mut loads = Vec::new();
     let mut places = HashMap::<&[u8], usize>::new();
@@ -57,8 +90,8 @@ pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Ent
             )));
         }
         let ids = cluster_ids(key);
-        let mut add_load = |cell: &Cell| add_marker(cell, &table, &mut loads);
-        add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations, &mut add_load)?;
+        let mut add_load = |cell: &Cell, room: &mut Room<'_>| add_marker(cell, &table, &mut loads, room);
+        add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations, &mut room, &mut add_load)?;
     }
     match cells.len() {
         0 => Ok(Entries { tables, loads }),
@@ -97,12 +130,13 @@ fn add_entry(
     cells: impl Iterator<Item = Cell>,
     cluster_ids: &ClusterIds,
     mutations: &mut Vec<Mutation>,
-    on_marker: &mut dyn FnMut(&Cell) -> Result<(), RpcError>,
+    room: &mut Room<'_>,
+    on_marker: &mut dyn FnMut(&Cell, &mut Room<'_>) -> Result<(), RpcError>,
 ) -> Result<(), RpcError> {
     let first = mutations.len();
     for cell in cells {
         if cell.family() == META_FAMILY {
-            on_marker(&cell)?;
+            on_marker(&cell, room)?;
             continue;
         }
         if cell.row().is_empty() {
@@ -118,6 +152,7 @@ fn add_entry(
         }
         let kind = if cell.cell_type().is_delete() { MutationKind::Delete } else { MutationKind::Put };
         let row: Bytes = cell.bytes().slice_ref(cell.row());
+        room.take_mutation()?;
         mutations.push(Mutation {
             kind,
             row,
@@ -134,10 +169,18 @@ fn add_entry(
 }
 
 /// Adds a bulk load whose files the source wants to be taken over.
-fn add_marker(cell: &Cell, table: &TableName, loads: &mut Vec<SentLoad>) -> Result<(), RpcError> {
+fn add_marker(
+    cell: &Cell,
+    table: &TableName,
+    loads: &mut Vec<SentLoad>,
+    room: &mut Room<'_>,
+) -> Result<(), RpcError> {
     if cell.qualifier() != BULK_LOAD {
         return Ok(());
     }
+    // Once as it is decoded, and once as files of the load.
+    let made = decoded_bytes_of("BulkLoadDescriptor", cell.value(), usize::MAX);
+    room.take(made.saturating_mul(2))?;
     let load = pb::BulkLoadDescriptor::decode(cell.value());
     let load = load.map_err(|error| invalid(format!("a bulk load cannot be decoded: {error}")))?;
     if load.replicate() {
@@ -166,6 +209,10 @@ mod tests {
 
     fn cell(row: &str, kind: CellType, timestamp: i64) -> Cell {
         Cell::build(row.as_bytes(), b"f", b"q", timestamp, kind, b"", b"", 0)
+    }
+
+    fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Entries, RpcError> {
+        super::by_table(entries, cells, &mut |_| true)
     }
 
     fn marker(qualifier: &[u8], value: &[u8]) -> Cell {
@@ -245,6 +292,35 @@ mod tests {
             let error = by_table(&[entry("t", &[], 1)], vec![bad]).unwrap_err();
             assert!(error.do_not_retry && error.message.contains("bulk load"), "{error}");
         }
+    }
+
+    /// A request of 8 MB became 400 MB, in no account.
+    #[test]
+    fn what_is_made_of_a_request_has_room() {
+        let stores = [0x1a, 0].repeat(10_000);
+        let load = [&[0x0a, 0, 0x12, 0, 0x20, 5, 0x30, 1][..], &stores].concat();
+        let rows = (0..20_000).map(|at| cell(&format!("r{at}"), CellType::Put, 1));
+        let made_max = 20_000 * size_of::<Mutation>();
+        for (cells, least) in [
+            (vec![marker(BULK_LOAD, &load)], 10_000 * size_of::<pb::StoreDescriptor>()),
+            (rows.collect(), made_max - ROOM_MUTATIONS * size_of::<Mutation>()),
+        ] {
+            let count = i32::try_from(cells.len()).unwrap();
+            let (mut asked, mut has_room) = (0, true);
+            for expected in ["", "RegionTooBusyException"] {
+                let mut grow = |bytes: usize| {
+                    asked += bytes;
+                    has_room
+                };
+                let made = super::by_table(&[entry("t", &[], count)], cells.clone(), &mut grow);
+                let class = made.err().map_or(String::new(), |error| error.class.to_string());
+                assert!(class.ends_with(expected) && class.is_empty() == expected.is_empty(), "{class}");
+                assert!(asked >= if has_room { least } else { 1 }, "{asked} of {least}");
+                (asked, has_room) = (0, false);
+            }
+        }
+        let few = (0..100).map(|at| cell(&format!("r{at}"), CellType::Put, 1)).collect();
+        assert!(super::by_table(&[entry("t", &[], 100)], few, &mut |_| false).is_ok());
     }
 
     #[test]

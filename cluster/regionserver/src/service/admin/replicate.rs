@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, CallClass, Outcome, Reply, RpcError, Terms};
 
@@ -12,26 +13,21 @@ use crate::service::bulk_load::cluster_id;
 /// Applies WAL entries of another cluster; answered when all of them are durable.
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     let cells = std::mem::take(&mut call.cells);
-    let request: Result<pb::ReplicateWalEntryRequest, RpcError> = decode(&call.method, call.param.clone());
-    let parsed = request.and_then(|request| {
-        let written_ms = request.entry.last().map_or(0, |entry| entry.key.write_time);
-        let entries = by_table(&request.entry, cells)?;
-        Ok((entries, SourceDirs::of(&request), request.entry.len(), written_ms))
-    });
-    let (entries, source, ops, written_ms) = match parsed {
-        Ok(parsed) => parsed,
+    let request: pb::ReplicateWalEntryRequest = match decode(&call.method, call.param.clone()) {
+        Ok(request) => request,
         Err(error) => {
             server.sink.note_failed();
             tracing::error!(%error, peer = call.connection.peer, "replicated edits are refused");
             return ready(Err(error));
         }
     };
-    if ops == 0 {
+    let (ops, written_ms) = (request.entry.len(), request.entry.last().map_or(0, |entry| entry.key.write_time));
+    if ops == 0 && cells.is_empty() {
         return ready(Ok(reply()));
     }
-    let (server, terms) = (Arc::clone(server), call.into_terms());
+    let (server, peer, terms) = (Arc::clone(server), call.connection.peer.clone(), call.into_terms());
     Outcome::Later(Box::pin(async move {
-        match apply(&server, entries, source, terms).await {
+        match apply(&server, request, cells, terms).await {
             Ok(()) => {
                 server.sink.note_applied(ops, written_ms, server.env.clock.now_ms());
                 Ok(reply())
@@ -39,7 +35,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             Err(error) => {
                 server.sink.note_failed();
                 if error.dropped.is_none() {
-                    tracing::error!(%error, "replicated edits are not applied");
+                    tracing::error!(%error, peer, "replicated edits are not applied");
                 }
                 Err(error)
             }
@@ -53,20 +49,24 @@ fn reply() -> Reply {
 
 async fn apply(
     server: &Arc<RegionServer>,
-    Entries { tables, loads }: Entries,
-    source: SourceDirs,
+    request: pb::ReplicateWalEntryRequest,
+    cells: Vec<Cell>,
     terms: Terms,
 ) -> Result<(), RpcError> {
     server.wait_for_room(&terms).await?;
-    let waits = Waits::new(Terms { class: CallClass::Write, ..terms });
-    let on_pool = Arc::clone(server);
+    let source = SourceDirs::of(&request);
+    let waits = Waits::new(Terms { class: CallClass::Write, ..terms }).with_room(server);
+    let (on_pool, room) = (Arc::clone(server), waits.room.clone());
+    // A request may have a hundred megabytes: mutations are not made of them where others wait.
     let write = move || {
+        let mut grow = |bytes| room.as_ref().is_none_or(|room| room.grow(bytes));
+        let Entries { tables, loads } = by_table(&request.entry, cells, &mut grow)?;
         let written = write_local(&on_pool.regions, tables);
         written.iter().flat_map(|local| &local.written).for_each(|online| on_pool.after_write(online));
         on_pool.drive_logs(); // nobody else does behind this thread
-        written
+        Ok((written?, loads))
     };
-    let local = server.run_pooled("ReplicateWALEntry", waits, write).await?;
+    let (local, loads) = server.run_pooled("ReplicateWALEntry", waits, write).await?;
     for ticket in local.tickets {
         ticket.await.map_err(|error| errors::to_rpc(&error))?;
     }
