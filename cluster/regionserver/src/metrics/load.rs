@@ -212,12 +212,13 @@ fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {
 /// What is being compacted, is about to be, and what an administrator asked to be.
 pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> CompactionState {
     // Between the queue and the region's own count, and after it, it must not look as if it were done, or of another kind.
-    // The order is that in which a compaction goes through them.
+    // The order is that in which a compaction goes through them. A minor one that is asked for while one runs stays asked for until the one
+    // before has left the queue.
     let major_asked = online.major_asked.load(Ordering::Acquire);
+    let asked = online.compaction_asked.load(Ordering::Acquire);
     let queued = online.compaction_queued.load(Ordering::Acquire);
     let major_begun = queued && online.major_begun.load(Ordering::Acquire);
     let major = major_asked || major_begun || stats.major_compactions_running > 0;
-    let asked = online.compaction_asked.load(Ordering::Acquire);
     let begins = queued && !major;
     let minor = stats.minor_compactions_running > 0 || asked || begins;
     match (minor, major) {
