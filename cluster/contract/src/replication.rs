@@ -19,7 +19,12 @@ pub trait ReplicationSources: Send + Sync {
     /// there. `Invalid` if the description cannot be obeyed.
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()>;
 
-    /// As `peer_changed`, for a peer that a starting master finds. Servers in other processes know it already.
+    /// As `peer_changed`, at the end of the addition of a peer, whose queue has begun, perhaps by a master before this one.
+    fn peer_added(&self, peer: &PeerDescription) -> Result<()> {
+        self.peer_changed(peer)
+    }
+
+    /// As `peer_changed`, for a peer that a starting master finds, and whose addition has ended. Servers in other processes know it already.
     fn peer_found(&self, peer: &PeerDescription) -> Result<()> {
         self.peer_changed(peer)
     }

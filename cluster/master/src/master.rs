@@ -27,8 +27,8 @@ use crate::normalizer::Normalizer;
 use crate::peers::Peers;
 use crate::placement::{Place, soon};
 use crate::procedure::{
-    CreateTable, DisableTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource,
-    ServerCrash, SplitRegion, Submission, TransitRegion,
+    ChangePeer, CreateTable, DisableTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks,
+    Resource, ServerCrash, SplitRegion, Submission, TransitRegion,
 };
 use crate::quotas::{Observer, QuotaNumbers, QuotaState};
 use crate::recovery::recover_all;
@@ -176,12 +176,12 @@ impl Master {
             wait_for_servers(&core); // the next line may open a region
         }
         namespaces::load_at_start(&core)?;
-        peers::load(&core)?;
         if core.has_groups() {
             groups::load_at_start(&core)?;
         }
         let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
+        peers::load(&core, &ChangePeer::being_added(&engine.views()))?;
         write_lost_states(&core, &engine, stateless);
         note_orphans(&core, &dead);
         let failed = open_enabled(&core, &engine)?;

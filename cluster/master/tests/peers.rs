@@ -1,6 +1,9 @@
 //! Which clusters can be peers.
 
+#![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
+
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::common::*;
 use halcyon_env::sim::SimFileSystem;
@@ -68,4 +71,33 @@ fn each_peer_has_the_base_configuration() {
     assert_eq!(configuration(&c), [pair("b", "3")]);
     drop(c);
     assert_eq!(configuration(&start(3, "")), [pair("b", "3")], "it is written");
+}
+
+/// The next master took the peer for one that all servers know: it had everything sent that servers had left which died before that.
+#[test]
+fn an_addition_ends_as_one_under_the_next_master() {
+    let sim = SimFileSystem::new();
+    let start = |start_code| Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), start_code).unwrap();
+    let c = start(1);
+    c.server.set_fault("peer_added", Some(ServerFault::Fails));
+    let config =
+        pb::ReplicationPeer { clusterkey: Some("other:2181:/hbase".to_string()), ..Default::default() };
+    let peer_state = pb::ReplicationState { state: pb::replication_state::State::Enabled as i32 };
+    let request = pb::AddReplicationPeerRequest { peer_id: "p".into(), peer_config: config, peer_state };
+    c.call_and_leave("AddReplicationPeer", &request);
+    let begin = Instant::now();
+    while c.server.peers_told.lock().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "the servers are not told");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(c.master.peers().len(), 1, "it is written");
+    drop(c);
+
+    let c = start(2);
+    c.quiet();
+    assert_eq!(*c.server.peers_told.lock(), ["added"], "not found as one that was there");
+    assert_eq!(c.server.peers().len(), 1);
+    drop(c);
+    let c = start(3);
+    assert_eq!(*c.server.peers_told.lock(), ["found"]);
 }

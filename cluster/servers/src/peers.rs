@@ -36,6 +36,10 @@ impl ClusterSources {
         ClusterSources { servers, books, claims: Mutex::default(), adding: Mutex::default() }
     }
 
+    fn fencing_until_ns(&self) -> u64 {
+        self.servers.common.clock.monotonic_ns().saturating_add(FENCING_MAX_NS)
+    }
+
     /// All live servers know the peer when this is through, and the books that it gets nothing of servers that died before they knew it.
     /// Until then the books do not have the peer, so nobody is ordered to send what such a server has left.
     fn end_addition(&self, peer: &PeerDescription, until_ns: u64) -> Result<()> {
@@ -79,16 +83,17 @@ impl ClusterSources {
 
 impl ReplicationSources for ClusterSources {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
-        let until_ns = self.servers.common.clock.monotonic_ns().saturating_add(FENCING_MAX_NS);
-        self.adding.lock().insert(peer_id.to_string(), until_ns);
+        self.adding.lock().insert(peer_id.to_string(), self.fencing_until_ns());
         self.books.begin_queue(peer_id)
     }
 
+    /// A master before this one may have begun it. Then the wait begins anew.
+    fn peer_added(&self, peer: &PeerDescription) -> Result<()> {
+        let until_ns = *self.adding.lock().entry(peer.id.clone()).or_insert_with(|| self.fencing_until_ns());
+        self.end_addition(peer, until_ns)
+    }
+
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
-        let until_ns = self.adding.lock().get(&peer.id).copied();
-        if let Some(until_ns) = until_ns {
-            return self.end_addition(peer, until_ns);
-        }
         self.books.peer_changed(peer)?;
         self.tell_all(&peer.id).map(drop)
     }

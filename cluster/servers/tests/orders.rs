@@ -690,6 +690,10 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
         let (sources, peer) = (sources.clone(), peer.clone());
         beside(move || sources.peer_changed(&peer))
     };
+    let add = |sources: &Arc<ClusterSources>| {
+        let (sources, peer) = (sources.clone(), peer.clone());
+        beside(move || sources.peer_added(&peer))
+    };
     let order = |server: &FakeServer| {
         let orders = server.next_orders();
         let [run] = &orders.proc[..] else { panic!("{orders:?}") };
@@ -698,7 +702,7 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
         run.proc_id
     };
     sources.begin_queue("p").unwrap();
-    let changed = change(&sources);
+    let changed = add(&sources);
     let (one, other) = (order(&first), order(&second));
     master.done(one, None);
     assert!(changed.try_recv().is_err(), "the other server has not answered");
@@ -738,6 +742,14 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
     let ended = "end p, 2 servers";
     assert_eq!(told, ["begin p", ended, "change p", "change p", "change p", "remove p"]);
     assert_eq!(sources.needed_hfiles(&["p".to_string()]).unwrap(), ["h"]);
+
+    // The next master has not begun the queue. It did not look at what servers have left that died before they knew the peer.
+    let next = Arc::new(ClusterSources::new(master.servers.clone(), of_gone.clone()));
+    of_gone.told.lock().unwrap().clear();
+    let added = add(&next);
+    master.done(order(&first), None);
+    in_time(&added).unwrap();
+    assert_eq!(*of_gone.told.lock().unwrap(), ["end p, 1 servers", "change p"]);
 }
 
 #[test]

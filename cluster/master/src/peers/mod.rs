@@ -44,13 +44,15 @@ impl Peers {
     }
 }
 
-/// Reads the peers, and has their edits sent. A peer that cannot be obeyed keeps its WALs.
-pub(crate) fn load(core: &MasterState) -> Result<()> {
+/// Reads the peers, and has their edits sent. A peer that cannot be obeyed keeps its WALs, and so does one of those that are `being_added`:
+/// the end of its addition says what it does not get.
+pub(crate) fn load(core: &MasterState, being_added: &HashSet<String>) -> Result<()> {
     for mut peer in files::load_all(&core.env, &core.root)? {
         if complete(&mut peer.config, &core.settings.peer_base_config) {
             files::write(&core.env, &core.root, &peer)?;
         }
         match &core.cluster.replication {
+            Some(_) if being_added.contains(&peer.id) => {}
             Some(sources) => {
                 if let Err(error) = sources.peer_found(&peer) {
                     warn!(peer = peer.id, %error, "nothing is sent to a peer; its WALs are kept");

@@ -3,17 +3,22 @@
 //! A new peer's queue begins before the peer is there: from then on no WAL is deleted that it needs. The queue of a removed
 //! one goes after the peer.
 
+use std::collections::HashSet;
+
 use halcyon_cell::{Error, Result};
 use halcyon_contract::PeerDescription;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use prost::Message;
 
-use super::{HasSteps, Lock, Parameters, Procedure, Step, parameters, payload, step};
+use super::{
+    HasSteps, Lock, Parameters, Procedure, ProcedureView, Resource, Step, parameters, payload, step,
+};
 use crate::peers;
 use crate::state::MasterState;
 
 pub(super) const KIND: &str = "change_peer";
+const ADD_CLASS: &str = "org.apache.hadoop.hbase.master.replication.AddPeerProcedure";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
@@ -52,6 +57,16 @@ impl ChangePeer {
         ChangePeer { change: change as i32, id, config: None, is_enabled: false }
     }
 
+    /// The peers among these procedures that are not added yet.
+    pub(crate) fn being_added(views: &[ProcedureView]) -> HashSet<String> {
+        let additions = views.iter().filter(|view| view.class_name == ADD_CLASS).flat_map(|view| &view.locks);
+        let id = |lock: &Lock| match &lock.resource {
+            Resource::Peer(id) => Some(id.clone()),
+            _ => None,
+        };
+        additions.filter_map(id).collect()
+    }
+
     pub(super) fn decode(bytes: &[u8]) -> Result<ChangePeer> {
         payload(KIND, bytes)
     }
@@ -69,7 +84,7 @@ impl Procedure for ChangePeer {
 
     fn class_name(&self) -> &'static str {
         match self.change() {
-            PeerChange::Add => "org.apache.hadoop.hbase.master.replication.AddPeerProcedure",
+            PeerChange::Add => ADD_CLASS,
             PeerChange::Remove => "org.apache.hadoop.hbase.master.replication.RemovePeerProcedure",
             PeerChange::Enable => "org.apache.hadoop.hbase.master.replication.EnablePeerProcedure",
             PeerChange::Disable => "org.apache.hadoop.hbase.master.replication.DisablePeerProcedure",
@@ -200,6 +215,7 @@ impl ChangePeer {
     fn tell(&mut self, core: &MasterState) -> Result<()> {
         match self.change() {
             PeerChange::Remove => sources(core)?.peer_removed(&self.id),
+            PeerChange::Add => sources(core)?.peer_added(&self.peer()),
             _ => sources(core)?.peer_changed(&self.peer()),
         }
     }

@@ -51,6 +51,8 @@ pub struct FakeRegionServer {
     pub quota_reloads: AtomicUsize,
     /// Peers to which it sends.
     peers: Mutex<BTreeMap<String, PeerDescription>>,
+    /// How it was told of peers.
+    pub peers_told: Mutex<Vec<&'static str>>,
     /// HFiles of bulk loads that peers have still to copy.
     pub needed_hfiles: Mutex<Vec<String>>,
     /// So many ranges of each region have serial peers.
@@ -109,6 +111,7 @@ impl FakeRegionServer {
             sizes: Mutex::default(),
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
+            peers_told: Mutex::default(),
             needed_hfiles: Mutex::default(),
             sent_ranges: Mutex::default(),
             clusters: Mutex::default(),
@@ -568,6 +571,17 @@ impl ReplicationSources for FakeRegionServer {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
         self.env.fs.create_dir_all(&layout::replication_queues_dir(&self.root))?;
         Ok(self.env.fs.replace(&self.queue(peer_id), b"")?)
+    }
+
+    fn peer_added(&self, peer: &PeerDescription) -> Result<()> {
+        self.peers_told.lock().push("added");
+        self.fault("peer_added")?;
+        self.peer_changed(peer)
+    }
+
+    fn peer_found(&self, peer: &PeerDescription) -> Result<()> {
+        self.peers_told.lock().push("found");
+        self.peer_changed(peer)
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
