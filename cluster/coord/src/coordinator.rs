@@ -146,6 +146,8 @@ pub struct ClusterView {
     /// When the cluster was started; absent when it is stopped as a whole.
     pub running: Followed<String>,
     pub master: Followed<ActiveMaster>,
+    /// The epoch of the last master of Halcyon that became active.
+    pub master_epoch: Followed<u64>,
     /// The masters that wait to become active, sorted.
     pub backup_masters: Followed<Vec<ServerName>>,
     /// Where the replicas of `hbase:meta` are, by their number. The list is not empty.
@@ -161,6 +163,7 @@ pub struct ClusterPublisher {
     pub cluster_id: Publisher<ClusterId>,
     pub running: Publisher<String>,
     pub master: Publisher<ActiveMaster>,
+    pub master_epoch: Publisher<u64>,
     pub backup_masters: Publisher<Vec<ServerName>>,
     pub meta: Publisher<Vec<MetaLocation>>,
     pub region_servers: Publisher<Vec<ServerName>>,
@@ -193,6 +196,7 @@ impl ClusterPublisher {
         let (cluster_id, cluster_id_view) = followed("identity of the cluster (hbaseid)");
         let (running, running_view) = followed("sign of a running cluster (running)");
         let (master, master_view) = followed("active master (master)");
+        let (master_epoch, master_epoch_view) = followed("epoch of masters (halcyon/master-epoch)");
         let (backup_masters, backup_masters_view) = followed("list of backup masters (backup-masters)");
         let (meta, meta_view) = followed("location of hbase:meta (meta-region-server)");
         let (region_servers, region_servers_view) = followed("list of region servers (rs)");
@@ -201,13 +205,22 @@ impl ClusterPublisher {
             cluster_id: cluster_id_view,
             running: running_view,
             master: master_view,
+            master_epoch: master_epoch_view,
             backup_masters: backup_masters_view,
             meta: meta_view,
             region_servers: region_servers_view,
             draining: draining_view,
         };
-        let publisher =
-            ClusterPublisher { cluster_id, running, master, backup_masters, meta, region_servers, draining };
+        let publisher = ClusterPublisher {
+            cluster_id,
+            running,
+            master,
+            master_epoch,
+            backup_masters,
+            meta,
+            region_servers,
+            draining,
+        };
         (publisher, view)
     }
 }
@@ -218,6 +231,7 @@ impl fmt::Debug for ClusterView {
             .field("cluster_id", &self.cluster_id.seen())
             .field("running", &self.running.seen())
             .field("master", &self.master.seen())
+            .field("master_epoch", &self.master_epoch.seen())
             .field("backup_masters", &self.backup_masters.seen())
             .field("meta", &self.meta.seen())
             .field("region_servers", &self.region_servers.seen())

@@ -34,6 +34,7 @@ impl Life {
 /// Ends the wait of a thread, so that it sees that the server stops.
 type Waker = Box<dyn Fn() + Send + Sync>;
 type MayAnswer = Box<dyn Fn() -> bool + Send + Sync>;
+type NewestEpoch = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// See the head of the file.
 pub(crate) struct Lifecycle {
@@ -50,6 +51,8 @@ pub(crate) struct Lifecycle {
     may_answer: OnceLock<MayAnswer>,
     /// The greatest epoch of a master that has called.
     master_epoch: AtomicU64,
+    /// The epoch of the last master that became active, as the coordination service says; not set where there is none.
+    newest_epoch: OnceLock<NewestEpoch>,
 }
 
 impl Lifecycle {
@@ -64,12 +67,18 @@ impl Lifecycle {
             wakers: Mutex::default(),
             may_answer: OnceLock::new(),
             master_epoch: AtomicU64::new(0),
+            newest_epoch: OnceLock::new(),
         }
     }
 
     /// Calls are answered only while `may_answer` is true. The first one stays.
     pub(crate) fn answer_while(&self, may_answer: impl Fn() -> bool + Send + Sync + 'static) {
         let _ = self.may_answer.set(Box::new(may_answer));
+    }
+
+    /// An epoch above `newest_epoch` is no master's. The first one stays.
+    pub(crate) fn check_epochs_by(&self, newest_epoch: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.newest_epoch.set(Box::new(newest_epoch));
     }
 
     pub(crate) fn server_name(&self) -> &ServerName {
@@ -112,9 +121,16 @@ impl Lifecycle {
 
     /// Refuses calls of a master that was deposed: one with a greater epoch has called before. It takes no more orders and
     /// no more rows of `hbase:meta` from it, which may have been on their way while that master was frozen.
+    ///
+    /// A greater epoch counts only if the coordination service knows it. Else a client that claims one, or the master of another cluster,
+    /// would keep all masters of this one away until the server starts again. A new master may call before the server has seen its
+    /// election: it is told to come again.
     #[inline]
     pub(crate) fn check_master(&self, connection: &Connection) -> Result<(), RpcError> {
         let Some(epoch) = connection.master_epoch else { return Ok(()) };
+        if epoch > self.master_epoch.load(Ordering::Acquire) {
+            self.check_epoch(epoch)?;
+        }
         let newest = self.master_epoch.fetch_max(epoch, Ordering::AcqRel);
         if epoch >= newest {
             return Ok(());
@@ -125,6 +141,22 @@ impl Lifecycle {
         );
         tracing::warn!(epoch, newest, "a call of a master that was deposed is refused");
         Err(RpcError::master_not_running(text))
+    }
+
+    fn check_epoch(&self, epoch: u64) -> Result<(), RpcError> {
+        let Some(newest) = self.newest_epoch.get().map(|newest| newest()).filter(|newest| epoch > *newest)
+        else {
+            return Ok(());
+        };
+        tracing::info!(
+            epoch,
+            newest,
+            "a call with an epoch that no master of this cluster has yet is refused"
+        );
+        Err(RpcError::server_not_running_yet(format!(
+            "Server {} has not heard of a master with epoch {epoch}: the newest one has epoch {newest}",
+            self.server_name
+        )))
     }
 
     /// Why the server has given up; `None` while it has not.
@@ -208,6 +240,32 @@ mod tests {
         assert!(!refused.do_not_retry, "a step of a deposed master does not fail for good");
         lifecycle.check_master(&of(Some(5))).unwrap();
         lifecycle.check_master(&of(None)).unwrap(); // a master of HBase's, a client
+    }
+
+    /// One call with the greatest number kept all masters away until the server started again, and so did the master of a cluster with more
+    /// elections that took the server for one of its own.
+    #[test]
+    fn an_epoch_that_no_master_has_keeps_none_away() {
+        let (lifecycle, newest) = (lifecycle(), Arc::new(AtomicU64::new(3)));
+        let seen = Arc::clone(&newest);
+        lifecycle.check_epochs_by(move || seen.load(Ordering::Relaxed));
+        let check = |epoch| {
+            let connection = Connection { master_epoch: Some(epoch), ..Connection::new(1, "a:1") };
+            lifecycle.check_master(&connection)
+        };
+        check(3).unwrap();
+        for epoch in [u64::MAX, 50, 4] {
+            let refused = check(epoch).unwrap_err();
+            assert!(refused.class.ends_with(".ServerNotRunningYetException"), "{}", refused.class);
+            assert!(!refused.do_not_retry, "its election is seen soon");
+            check(3).unwrap();
+        }
+        newest.store(4, Ordering::Relaxed);
+        check(4).unwrap();
+        assert!(check(3).unwrap_err().class.ends_with(".MasterNotRunningException"));
+        // What ZooKeeper says is asked for a rise only.
+        newest.store(0, Ordering::Relaxed);
+        check(4).unwrap();
     }
 
     #[test]

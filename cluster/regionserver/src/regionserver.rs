@@ -585,6 +585,12 @@ impl RegionServer {
         self.lifecycle.answer_while(may_answer);
     }
 
+    /// Takes calls of masters up to the epoch `newest_epoch` only, which is asked when a call has a greater one than all before. Others are
+    /// told to come again.
+    pub fn check_epochs_by(&self, newest_epoch: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.lifecycle.check_epochs_by(newest_epoch);
+    }
+
     /// Waits; less long if the server ends.
     pub(crate) fn pause(&self, time: Duration) {
         self.lifecycle.pause(time);

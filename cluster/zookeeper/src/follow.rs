@@ -31,14 +31,24 @@ pub(crate) fn follow_cluster(
     runtime: &Handle,
 ) {
     let paths = &session.settings().paths;
-    let ClusterPublisher { cluster_id, running, master, backup_masters, meta, region_servers, draining } =
-        publisher;
+    let ClusterPublisher {
+        cluster_id,
+        running,
+        master,
+        master_epoch,
+        backup_masters,
+        meta,
+        region_servers,
+        draining,
+    } = publisher;
     let part = Data { path: paths.cluster_id(), decode: znode::decode_cluster_id };
     tasks.spawn_on(follow(session.clone(), part, cluster_id), runtime);
     let part = Data { path: paths.running(), decode: znode::decode_running };
     tasks.spawn_on(follow(session.clone(), part, running), runtime);
     let part = Data { path: paths.master(), decode: ActiveMaster::decode };
     tasks.spawn_on(follow(session.clone(), part, master), runtime);
+    let part = Data { path: paths.master_epoch(), decode: znode::decode_epoch };
+    tasks.spawn_on(follow(session.clone(), part, master_epoch), runtime);
     let backups = Servers(paths.backup_masters());
     tasks.spawn_on(follow(session.clone(), backups, backup_masters), runtime);
     tasks.spawn_on(follow(session.clone(), Servers(paths.region_servers()), region_servers), runtime);

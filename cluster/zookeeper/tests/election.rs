@@ -155,6 +155,7 @@ async fn one_of_three_is_active_at_a_time() {
     assert_eq!(one.elected().await.epoch(), 1, "the same leadership");
     let mut view = two.cluster.view().clone();
     assert_eq!(view.master.wait(LIMIT).await.unwrap().server, one.server);
+    assert_eq!(view.master_epoch.wait_for(LIMIT, |epoch| *epoch > 0).await.unwrap(), 1);
 
     // The session ends in order: a master that waits is elected at once.
     let begun = Instant::now();
@@ -174,6 +175,7 @@ async fn one_of_three_is_active_at_a_time() {
     next.resign().await.unwrap();
     let final_one = last.elected().await;
     assert_eq!((final_one.epoch(), epoch(&client, &base).await), (3, "3".to_string()));
+    assert_eq!(view.master_epoch.wait_for(LIMIT, |epoch| *epoch > 2).await.unwrap(), 3);
     assert_eq!(next.lease().state(), LeaseState::Lost(Loss::Left));
     assert_eq!(backups(&client, &base).await, [""; 0]);
 }

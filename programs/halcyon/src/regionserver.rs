@@ -164,6 +164,8 @@ async fn serve(
     kept.has_znode(znode);
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
+    let newest_epoch = zookeeper.view().master_epoch.clone();
+    started.region_server.check_epochs_by(move || newest_epoch.present().unwrap_or(0));
     // Last, so that no call is answered without a lease. The kernel keeps the connections of those who saw the znode until here.
     let ports = started.serve(bound, &env, &settings, &shown, zookeeper.view())?;
     let (live, last_count) = (zookeeper.view().region_servers.clone(), AtomicUsize::new(0));
