@@ -6,27 +6,30 @@
 //! halcyon/master-epoch       how often a master of Halcyon became active, as decimal text
 //! ```
 //!
-//! A master becomes active by one transaction: it creates `master`, raises the epoch and deletes its znode below
+//! A master becomes active by one transaction: it creates `master`, writes it once more, raises the epoch and deletes its znode below
 //! `backup-masters`. So a leadership is known by two numbers that are equal: the transaction that created `master` and the
 //! one that last wrote the epoch. A master whose answer was lost finds its leadership by them.
 //!
-//! HBase's masters take part: they create the same znodes, and each reads those of the others. They do not raise the epoch.
+//! HBase's masters take part: they create the same znodes, and each reads those of the others. They do not raise the epoch, and they write
+//! `master` once only: the version of its data is 0, and that of a znode of this program is not. Each deletion names the version, so it
+//! never hits the znode of a master of HBase that became active meanwhile.
 //!
 //! A master that waits need not wait for the session of the active one: it may be told how to notice that the active one's process has
-//! ended ([`Candidate::watching`]), or the znode names an earlier process at its own address. Then it replaces the znode `master` in the
+//! ended ([`Candidate::watching`]), or the znode names an earlier process of Halcyon at its own address. Then it replaces the znode `master` in the
 //! transaction by which it becomes active. In two transactions another one could come between, which would not know that the first may
 //! live. Why that is safe although the notice may be wrong:
 //!
 //! - Only a znode that a master of Halcyon made is replaced: the transaction that made it also wrote the epoch last. Masters of HBase are
-//!   left to their sessions.
-//! - The transaction names the version of the epoch, and that of the znode. If any other master became active meanwhile, nothing is done.
+//!   left to their sessions, and so are those of programs that have written their znode once only.
+//! - The transaction names the version of the epoch, which another master of Halcyon raises, and that of the znode, which none of HBase
+//!   has. If any other master became active meanwhile, nothing is done.
 //! - A master that lives learns of it by its watch on the znode, which is to it as if its session had expired: its lease is lost, and
 //!   its process ends. Should it not hear of ZooKeeper either, it stops to act when its lease ends.
 //! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
 //!   taken from it before its successor acts. Other files it may change until its lease ends: its successor, which knows that
 //!   ([`Leadership::predecessor_lease`]), lets nobody make again what a procedure deletes that it has taken over. How long the lease
-//!   lasts says the znode that is replaced, in a field that HBase passes over. The new znode says no less, and a master does not
-//!   resign before that time is over: the third master would not know of the first one.
+//!   lasts says the znode that is replaced (`predecessor.rs`). The new znode says no less, and what is left of it counts when that is gone
+//!   soon. A master does not resign before that time is over.
 //!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
@@ -43,10 +46,8 @@ use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, LeaseState};
 use halcyon_env::Clock;
-use halcyon_proto::pb;
 use halcyon_schema::znode::{self, ActiveMaster};
 use halcyon_schema::{NamespaceDescriptor, ServerName};
-use prost::Message;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -55,7 +56,8 @@ use zookeeper_client as zk;
 
 use crate::cluster::{Runner, ZooKeeperCluster};
 use crate::leadership::{Leadership, Raised};
-use crate::own::{OwnZnode, lease_ms, lease_time, read_owner};
+use crate::own::{OwnZnode, lease_time, read_owner};
+use crate::predecessor::{Predecessors, ShownLeases, ShownMaster};
 use crate::session::{Answer, Session};
 use crate::transaction::{Outcome, Write, commit};
 use crate::znodes::{Created, SessionZnodes, Znodes, read_data};
@@ -66,6 +68,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// The znode below `backup-masters` may be that of an earlier session, or vanish; so often it is created again.
 const ATTEMPTS_MAX: usize = 8;
+/// HBase's masters write their znode once. This is the version of its data, and of none that this program has made.
+const VERSION_OF_HBASE: i32 = 0;
 
 /// A master that takes part in the election.
 ///
@@ -178,7 +182,18 @@ enum Attempt {
     Wait(zk::OneshotWatcher, Option<Rival>),
 }
 
-/// The znode of an active master of Halcyon.
+/// What a look at `master` and the epoch has found.
+enum Sight {
+    /// This session has `master`.
+    Own,
+    /// Another master is active: as in [`Attempt::Wait`].
+    Another(zk::OneshotWatcher, Option<Rival>),
+    /// This master may become active, with an epoch above this one, which has this version. `replaces`: the version of the `master` that
+    /// is there.
+    Free { epoch: u64, version: i32, replaces: Option<i32> },
+}
+
+/// The znode of an active master of Halcyon, which may be replaced.
 struct Rival {
     server: ServerName,
     /// Tells it from other znodes of the path.
@@ -196,9 +211,8 @@ struct Progress {
     process_end: Option<(i64, BoxFuture<'static, ()>)>,
     /// The process whose znode was created by this transaction has ended.
     ended: Option<i64>,
-    /// The znode of a master was taken that may live, and for how long that may act: its process has ended as far as this one could see,
-    /// or its address was given to another machine. The transaction that replaces it may have been carried out without an answer.
-    replaced: Option<Duration>,
+    /// Masters that may act though they are not active.
+    predecessors: Predecessors,
 }
 
 /// What is done about the `master` znode of another session.
@@ -208,47 +222,14 @@ enum Verdict {
     Wait,
     /// This master takes its place, in the transaction by which it becomes active.
     Replace,
-    /// It is deleted. A transaction that replaced it would not show that no master of Halcyon became active meanwhile.
-    Delete,
 }
 
-/// `is_of_halcyon`: the transaction that made it also wrote the epoch last. `is_earlier_life`: it names a process before this one at the
-/// same address. `has_ended`: its process has ended.
-fn verdict(is_of_halcyon: bool, is_earlier_life: bool, has_ended: bool) -> Verdict {
-    match (is_of_halcyon, is_earlier_life, has_ended) {
-        (true, true, _) | (true, _, true) => Verdict::Replace,
-        (false, true, _) => Verdict::Delete,
-        (_, false, _) => Verdict::Wait,
-    }
-}
-
-/// HBase's `Master`, and what a master of Halcyon asks that takes its place. HBase passes over fields that it does not know.
-#[derive(Clone, PartialEq, Message)]
-struct ShownMaster {
-    #[prost(message, required, tag = "1")]
-    master: pb::ServerName,
-    #[prost(uint32, optional, tag = "2")]
-    rpc_version: Option<u32>,
-    #[prost(uint32, optional, tag = "3")]
-    info_port: Option<u32>,
-    /// How long the master may act after its znode was deleted, or the one whose znode it has replaced.
-    #[prost(uint64, optional, tag = "1000")]
-    lease_ms: Option<u64>,
-}
-
-impl ShownMaster {
-    fn of(master: &ActiveMaster, lease: Duration) -> ShownMaster {
-        let pb::Master { master, rpc_version, info_port } = master.to_pb();
-        ShownMaster { master, rpc_version, info_port, lease_ms: Some(lease_ms(lease)) }
-    }
-}
-
-/// How long the master with these data may act after its znode was deleted: at least as long as `own`, which is known of those that do
-/// not say it.
-fn lease_of(path: &str, data: &[u8], own: Duration) -> Duration {
-    let shown: Result<ShownMaster> = znode::message(path, data);
-    let shown = shown.ok().and_then(|shown| shown.lease_ms).map(Duration::from_millis);
-    shown.map_or(own, |shown| shown.max(own))
+/// `is_replaceable`: the transaction that made it also wrote the epoch last, and the version of its data says that it is of no master of
+/// HBase. `is_earlier_life`: it names a process before this one at the same address. `has_ended`: its process has ended.
+///
+/// HBase's masters delete the znode of an earlier life at their address, whosever it is by then. Here it goes with its session.
+fn verdict(is_replaceable: bool, is_earlier_life: bool, has_ended: bool) -> Verdict {
+    if is_replaceable && (is_earlier_life || has_ended) { Verdict::Replace } else { Verdict::Wait }
 }
 
 impl Progress {
@@ -302,33 +283,51 @@ impl Standing {
     }
 
     async fn attempt(&self, progress: &mut Progress) -> Result<Attempt> {
+        let mut left_epoch = self.highest_epoch.is_none().then_some(0);
+        loop {
+            let sight = self.look(progress).await?;
+            let (epoch, version, replaces) = match sight {
+                Sight::Own => return self.take_up(&progress.predecessors).await,
+                Sight::Another(changed, rival) => return Ok(Attempt::Wait(changed, rival)),
+                Sight::Free { epoch, version, replaces } => (epoch, version, replaces),
+            };
+            let Some(left) = left_epoch else {
+                // It may take long. What was seen is old then.
+                left_epoch = Some(self.left_epoch().await?);
+                continue;
+            };
+            let epoch = self.above(epoch, left);
+            return self.become_active(epoch, version, replaces, &progress.predecessors).await;
+        }
+    }
+
+    /// Looks who is active, and decides what is to be done about it.
+    async fn look(&self, progress: &mut Progress) -> Result<Sight> {
         let (at, path) = (self.session.settings(), self.session.settings().paths.master());
         // The epoch comes first: if it is still the same later, no other master of Halcyon became active.
         let (epoch, written) = self.read_epoch().await?;
         let (found, changed) = read_data(&self.session, &path).await?;
+        let now_ns = self.clock.boot_ns();
         let Some((data, stat)) = found else {
-            return self.become_active(epoch, written.version, None, progress.replaced).await;
+            progress.predecessors.gone(now_ns);
+            return Ok(Sight::Free { epoch, version: written.version, replaces: None });
         };
         if stat.ephemeral_owner == self.session.id() {
-            return self.take_up(progress.replaced).await;
+            return Ok(Sight::Own);
         }
+        let shown = ShownLeases::of(&path, &data, lease_time(&self.session));
+        progress.predecessors.saw((stat.czxid, stat.mzxid), &shown, now_ns);
         let active = ActiveMaster::decode(&path, &data);
-        let is_of_halcyon = stat.czxid == written.mzxid;
+        let is_replaceable = stat.czxid == written.mzxid && stat.version > VERSION_OF_HBASE;
         let earlier = active.as_ref().ok().filter(|active| self.is_earlier_life(&active.server));
-        let verdict = verdict(is_of_halcyon, earlier.is_some(), progress.ended == Some(stat.czxid));
-        if verdict != Verdict::Wait {
+        if verdict(is_replaceable, earlier.is_some(), progress.ended == Some(stat.czxid)) == Verdict::Replace
+        {
             match earlier {
                 Some(it) => info!("{at}: {path} names {}, an earlier life of this master", it.server),
                 None => info!("{at}: the process of the active master has ended"),
             }
-            let lease = lease_of(&path, &data, lease_time(&self.session));
-            progress.replaced = progress.replaced.max(Some(lease));
-            if verdict == Verdict::Delete {
-                self.delete_master(written.version).await?;
-                return Ok(Attempt::Again);
-            }
-            let replaces = Some(stat.version);
-            return self.become_active(epoch, written.version, replaces, progress.replaced).await;
+            progress.predecessors.replaces(stat.czxid, shown.lease);
+            return Ok(Sight::Free { epoch, version: written.version, replaces: Some(stat.version) });
         }
         if !progress.is_listed {
             self.create_backup().await?;
@@ -337,14 +336,20 @@ impl Standing {
         if progress.logged.replace(stat.mzxid) != Some(stat.mzxid) {
             self.log_active(&active, &stat);
         }
-        let rival = active.ok().filter(|_| is_of_halcyon);
+        let rival = active.ok().filter(|_| is_replaceable);
         let rival = rival.map(|active| Rival { server: active.server, created: stat.czxid });
-        Ok(Attempt::Wait(changed, rival))
+        Ok(Sight::Another(changed, rival))
     }
 
     fn log_active(&self, active: &Result<ActiveMaster>, stat: &zk::Stat) {
         let (at, waits) = (self.session.settings(), &self.master.server);
         match active {
+            Ok(active) if self.is_earlier_life(&active.server) => {
+                info!(
+                    "{at}: {}, an earlier life of {waits}, is the active master until its session ends",
+                    active.server
+                );
+            }
             Ok(active) => info!("{at}: {} is the active master; {waits} waits", active.server),
             Err(error) => warn!("{at}: {error}; {waits} waits until it is gone"),
         }
@@ -359,32 +364,35 @@ impl Standing {
         active.host == own.host && active.port == own.port && active.start_code <= own.start_code
     }
 
-    /// `replaces` is the version of the data of a `master` znode that is there. `replaced`: as in [`Standing::take_up`].
+    /// `replaces` is the version of the data of a `master` znode that is there. `before`: as in [`Standing::take_up`].
     async fn become_active(
         &self,
         epoch: u64,
         version: i32,
         replaces: Option<i32>,
-        replaced: Option<Duration>,
+        before: &Predecessors,
     ) -> Result<Attempt> {
+        let predecessor = before.left(self.clock.boot_ns());
         assert!(
-            replaces.is_none() || replaced.is_some(),
+            replaces.is_none() || predecessor.is_some(),
             "a master whose znode is replaced may live, and its lease counts"
         );
+        assert!(
+            replaces.is_none_or(|version| version > VERSION_OF_HBASE),
+            "it could be the znode of a master of HBase"
+        );
         let paths = &self.session.settings().paths;
-        let epoch = self.highest_epoch(epoch).await?;
         let next = epoch
             .checked_add(1)
             .ok_or_else(|| Error::corrupt(format!("{}: {epoch} cannot be raised", paths.master_epoch())))?;
         let backup = paths.backup_master(&self.master.server);
         let delete = replaces.map(|version| Write::Delete { path: paths.master(), version: Some(version) });
         let deletes = usize::from(delete.is_some());
+        let data = self.data(predecessor);
         let creates = [
-            Write::Create {
-                path: paths.master(),
-                data: self.data(replaced),
-                mode: zk::CreateMode::Ephemeral,
-            },
+            Write::Create { path: paths.master(), data: data.clone(), mode: zk::CreateMode::Ephemeral },
+            // From here on its version is none of HBase's.
+            Write::Set { path: paths.master(), data, version: Some(VERSION_OF_HBASE) },
             Write::Set {
                 path: paths.master_epoch(),
                 data: znode::encode_epoch(next),
@@ -395,13 +403,13 @@ impl Standing {
         let what = format!("create {} with epoch {next}", paths.master());
         let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
         let outcome = commit(&self.session, &what, &writes).await?;
-        let Outcome::Refused { index, why } = outcome else { return self.take_up(replaced).await };
+        let Outcome::Refused { index, why } = outcome else { return self.take_up(before).await };
         match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
             (None, zk::Error::BadVersion | zk::Error::NoNode)
             | (Some(0), zk::Error::NodeExists)
-            | (Some(1), zk::Error::BadVersion | zk::Error::NoNode) => Ok(Attempt::Again),
-            (Some(2), zk::Error::NoNode) => {
+            | (Some(2), zk::Error::BadVersion | zk::Error::NoNode) => Ok(Attempt::Again),
+            (Some(3), zk::Error::NoNode) => {
                 info!("{}: {backup} was deleted; creating it again", self.session.settings());
                 self.create_backup().await?;
                 Ok(Attempt::Again)
@@ -410,27 +418,30 @@ impl Standing {
         }
     }
 
-    /// The highest epoch of all masters: that of ZooKeeper, unless its data were lost.
-    async fn highest_epoch(&self, epoch: u64) -> Result<u64> {
-        let Some(look) = &self.highest_epoch else { return Ok(epoch) };
+    /// The highest epoch of a master that has left something elsewhere.
+    async fn left_epoch(&self) -> Result<u64> {
+        let Some(look) = &self.highest_epoch else { return Ok(0) };
         let what = "find the highest epoch of earlier masters";
         // Whatever is wrong there, it is looked for again.
-        let left = look().await;
-        let left = left.map_err(|error| self.session.error(ErrorKind::Io, what, error.message()))?;
+        look().await.map_err(|error| self.session.error(ErrorKind::Io, what, error.message()))
+    }
+
+    /// The highest epoch of all masters: that of ZooKeeper, unless its data were lost.
+    fn above(&self, epoch: u64, left: u64) -> u64 {
         if left > epoch {
             let (at, path) = (self.session.settings(), self.session.settings().paths.master_epoch());
             warn!(
                 "{at}: {path} says {epoch}, and a master has left files with epoch {left}: were data of ZooKeeper lost?"
             );
         }
-        Ok(epoch.max(left))
+        epoch.max(left)
     }
 
     /// The leadership of the `master` znode that this session owns.
     ///
     /// Again if it is gone, or the epoch was written by others since. Then the znode is deleted, because it would keep every
-    /// master from becoming active. `replaced`: as in [`Progress`].
-    async fn take_up(&self, replaced: Option<Duration>) -> Result<Attempt> {
+    /// master from becoming active. `before`: what is known of masters before this one.
+    async fn take_up(&self, before: &Predecessors) -> Result<Attempt> {
         let (at, paths) = (self.session.settings(), &self.session.settings().paths);
         let lease = Arc::new(Lease::new(self.master.server.clone(), self.clock.clone()));
         let Some(own) = OwnZnode::find(&self.session, paths.master(), &lease, &*self.clock).await? else {
@@ -446,22 +457,27 @@ impl Standing {
         };
         if stat.mzxid != own.created {
             warn!("{at}: {path} was written by others than this active master; it gives up {}", own.path);
-            self.delete_master(stat.version).await?;
+            self.delete_master(&own, stat.version).await?;
             return Ok(Attempt::Again);
         }
         let epoch = znode::decode_epoch(&path, &data)?;
+        let predecessor_lease = before.left(self.clock.boot_ns());
         info!("{at}: {} is the active master, with epoch {epoch}", self.master.server);
         tokio::spawn(own.clone().renewals(lease.clone(), self.clock.clone()));
-        let raised = Raised { epoch, version: stat.version, predecessor_lease: replaced };
-        Ok(Attempt::Elected(Leadership::new(self.clone(), own, lease, raised)))
+        let raised = Raised { epoch, version: stat.version, predecessor_lease };
+        let leadership = Leadership::new(self.clone(), own, lease, raised);
+        if let Some(left) = predecessor_lease {
+            tokio::spawn(leadership.clone().outlive_predecessor(left));
+        }
+        Ok(Attempt::Elected(leadership))
     }
 
-    /// Deletes `master` if the epoch has this version still.
-    async fn delete_master(&self, version: i32) -> Result<()> {
+    /// Deletes the own znode `master` if the epoch has this version still.
+    async fn delete_master(&self, own: &OwnZnode, version: i32) -> Result<()> {
         let paths = &self.session.settings().paths;
         let writes = [
             Write::Check { path: paths.master_epoch(), version: Some(version) },
-            Write::Delete { path: paths.master(), version: None },
+            Write::Delete { path: paths.master(), version: Some(own.version) },
         ];
         // Whatever is refused here is looked at again.
         commit(&self.session, &format!("delete {}", paths.master()), &writes).await.map(drop)
@@ -483,11 +499,9 @@ impl Standing {
         Err(self.session.error(ErrorKind::Busy, "read the epoch", &format!("{path} comes and goes")))
     }
 
-    /// What `master` and the znode below `backup-masters` say. `replaced`: as in [`Progress`]. Whoever follows this master soon follows
-    /// that one, too.
-    fn data(&self, replaced: Option<Duration>) -> Vec<u8> {
-        let lease = lease_time(&self.session);
-        let shown = ShownMaster::of(&self.master, replaced.map_or(lease, |replaced| replaced.max(lease)));
+    /// What `master` and the znode below `backup-masters` say. `predecessor`: so long one before this master may act.
+    pub(crate) fn data(&self, predecessor: Option<Duration>) -> Vec<u8> {
+        let shown = ShownMaster::of(&self.master, lease_time(&self.session), predecessor);
         znode::encode(&self.writer(), halcyon_env::random_bytes(), &shown)
     }
 
@@ -553,34 +567,14 @@ impl Standing {
 mod tests {
     use super::*;
 
-    /// A master deleted the znode of an earlier process at its address, and another one, which waited, became active before it. That one knew
-    /// of no predecessor that may act.
+    /// The znode of an earlier process at the own address was deleted in a transaction of its own. Another master, which waited, became
+    /// active before this one, and knew of no predecessor. Or the znode was that of a master of HBase that had just become active.
     #[test]
-    fn only_znodes_of_others_are_deleted_before_an_election() {
-        for has_ended in [false, true] {
-            assert_eq!(verdict(true, true, has_ended), Verdict::Replace, "nobody comes between");
-            assert_eq!(verdict(false, true, has_ended), Verdict::Delete);
-            assert_eq!(verdict(false, false, has_ended), Verdict::Wait, "HBase's are left to their sessions");
-        }
-        assert_eq!(verdict(true, false, true), Verdict::Replace);
-        assert_eq!(verdict(true, false, false), Verdict::Wait);
-    }
-
-    #[test]
-    fn a_master_shows_how_long_it_may_act() {
-        let (path, second) = ("/hbase/master", Duration::from_secs(1));
-        let master = ActiveMaster { server: ServerName::new("m", 16000, 7), info_port: 16010 };
-        let encoded =
-            |lease: Duration| znode::encode("master:16000", [7; 8], &ShownMaster::of(&master, lease));
-        let data = encoded(60 * second);
-        assert_eq!(ActiveMaster::decode(path, &data).unwrap(), master, "HBase reads it as its own");
-        let lease = lease_of(path, &data, 40 * second);
-        assert!(lease >= 60 * second && lease < 61 * second, "{lease:?}: its session is longer than ours");
-        assert_eq!(lease_of(path, &encoded(20 * second), 40 * second), 40 * second);
-        // An earlier program, or HBase.
-        let of_hbase = znode::encode("master:16000", [7; 8], &master.to_pb());
-        for data in [&of_hbase[..], b"?"] {
-            assert_eq!(lease_of(path, data, 40 * second), 40 * second);
+    fn a_znode_is_replaced_or_left_to_its_session() {
+        for (is_earlier_life, has_ended) in [(false, false), (false, true), (true, false), (true, true)] {
+            let own = verdict(true, is_earlier_life, has_ended);
+            assert_eq!(own == Verdict::Replace, is_earlier_life || has_ended);
+            assert_eq!(verdict(false, is_earlier_life, has_ended), Verdict::Wait);
         }
     }
 }

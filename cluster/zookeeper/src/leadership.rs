@@ -17,11 +17,12 @@ use halcyon_schema::znode::{self, MetaLocation};
 use halcyon_schema::{ClusterId, ServerName};
 use pb::table_state::State as TableState;
 use tokio::sync::Mutex;
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 use zookeeper_client as zk;
 
 use crate::election::Standing;
-use crate::own::{OwnZnode, read_owner};
+use crate::own::{OwnZnode, find_stat};
 use crate::transaction::{Outcome, Write, commit};
 use crate::znodes::{read_children, read_data};
 
@@ -29,6 +30,8 @@ use crate::znodes::{read_children, read_data};
 const CHECKS: usize = 2;
 /// Writes of one transaction. Their names and data are far less than the megabyte that ZooKeeper takes at once.
 const BATCH_MAX: usize = 100;
+/// After an error, before the next attempt.
+const PAUSE: Duration = Duration::from_secs(1);
 /// A znode that others create and delete at the same time is written so often.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -69,6 +72,22 @@ impl Leadership {
         assert!(raised.version > 0, "the znode was created with epoch 0 and then raised");
         let (mirrored, namespaces) = (Mutex::default(), Mutex::default());
         Leadership(Arc::new(Inner { standing, own, lease, raised, mirrored, namespaces }))
+    }
+
+    /// Waits until the master before this one cannot act any more, and shows that in the znode (`predecessor.rs`). Another master that
+    /// follows soon need not wait for it.
+    pub(crate) async fn outlive_predecessor(self, predecessor: Duration) {
+        tokio::select! {
+            () = sleep(predecessor) => {}
+            _ = self.0.lease.lost() => return,
+        }
+        while let Err(error) = self.0.show_own_lease().await {
+            if matches!(self.0.lease.state(), LeaseState::Lost(_)) {
+                return;
+            }
+            warn!("{error}");
+            sleep(PAUSE).await;
+        }
     }
 
     /// How many masters became active before this one and it. Grows with each of them.
@@ -281,6 +300,18 @@ impl Inner {
         ]
     }
 
+    /// Writes `master` without a predecessor, if nobody has written it since.
+    async fn show_own_lease(&self) -> Result<()> {
+        let path = self.own.path.clone();
+        let what = format!("write {path} without a predecessor");
+        let set = Write::Set { path, data: self.standing.data(None), version: Some(self.own.version) };
+        match self.write(&what, &[set]).await? {
+            // An earlier attempt may have been carried out.
+            Outcome::Done | Outcome::Refused { why: zk::Error::BadVersion | zk::Error::NoNode, .. } => Ok(()),
+            Outcome::Refused { why, .. } => Err(self.refused(&what, &why)),
+        }
+    }
+
     fn lost_error(&self, what: &str, loss: &Loss) -> Error {
         let why = format!("{} is not the active master any more: {loss}", self.lease.server());
         self.own.session.error(ErrorKind::Expired, what, &why)
@@ -456,12 +487,11 @@ impl Inner {
     /// Deletes `master` if it is ours.
     async fn delete_master(&self) -> Result<()> {
         let (session, path) = (&self.own.session, &self.own.path);
-        // A master of HBase's raises no epoch, so the owner is looked at as well.
-        if read_owner(session, path).await? != Some(session.id()) {
-            return Ok(());
-        }
+        // A master of HBase's raises no epoch, so the owner is looked at as well. The version is that of no znode of HBase.
+        let own = find_stat(session, path).await?.filter(|stat| stat.ephemeral_owner == session.id());
+        let Some(own) = own else { return Ok(()) };
         let [epoch, _] = self.checks();
-        let writes = [epoch, Write::Delete { path: path.clone(), version: None }];
+        let writes = [epoch, Write::Delete { path: path.clone(), version: Some(own.version) }];
         let what = format!("delete {path}");
         match commit(session, &what, &writes).await? {
             Outcome::Done => info!("{}: {} has resigned", session.settings(), self.lease.server()),

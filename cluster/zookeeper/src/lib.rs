@@ -13,7 +13,7 @@
 //!   regions already. So a server answers while its lease is valid: for two thirds of the session timeout from the last question
 //!   that ZooKeeper has answered, by a clock that counts suspended time. See [`halcyon_coord::Lease`].
 //!
-//! - **The election of a master** (`election.rs`) and what only the active master writes (`leadership.rs`). Each write is refused
+//! - **The election of a master** (`election.rs`, `predecessor.rs`) and what only the active master writes (`leadership.rs`). Each write is refused
 //!   by ZooKeeper once another master has become active.
 //! - **The end of another process's session** (`other.rs`), for the keeper of a server that was killed.
 //! - **Procedures of HBase's master** that are coordinated through znodes (`procedures.rs`): snapshots and flushes for clients
@@ -38,6 +38,7 @@ mod leadership;
 mod member;
 mod other;
 mod own;
+mod predecessor;
 mod procedures;
 mod session;
 mod settings;

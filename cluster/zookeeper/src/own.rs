@@ -52,6 +52,8 @@ pub(crate) struct OwnZnode {
     pub(crate) path: String,
     /// Tells it from a later znode of the same path, which this session may own as well (ZooKeeper: `czxid`).
     pub(crate) created: i64,
+    /// Of its data, when it was found.
+    pub(crate) version: i32,
 }
 
 impl OwnZnode {
@@ -71,7 +73,7 @@ impl OwnZnode {
             return Ok(None);
         }
         lease.renew(asked_ns, lease_time(session));
-        Ok(Some(OwnZnode { session: session.clone(), path, created: stat.czxid }))
+        Ok(Some(OwnZnode { session: session.clone(), path, created: stat.czxid, version: stat.version }))
     }
 
     /// Renews the lease until it is lost.
@@ -144,8 +146,13 @@ async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
 
 /// The session that owns a znode, 0 if it is not ephemeral, `None` if there is no such znode.
 pub(crate) async fn read_owner(session: &Session, path: &str) -> Result<Option<i64>> {
+    Ok(find_stat(session, path).await?.map(|stat| stat.ephemeral_owner))
+}
+
+/// A znode without its data, for certain (`read_stat`); `None` if there is no such znode.
+pub(crate) async fn find_stat(session: &Session, path: &str) -> Result<Option<zk::Stat>> {
     match session.call(&format!("read {path}"), |client| read_stat(client, path)).await? {
-        Answer::Done(stat) => Ok(stat.map(|stat| stat.ephemeral_owner)),
+        Answer::Done(stat) => Ok(stat),
         _ => Ok(None),
     }
 }

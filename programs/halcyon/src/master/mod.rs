@@ -692,7 +692,7 @@ impl Active {
         server.stop(DRAIN_TIME_MAX).await;
     }
 
-    /// A master that follows one that has resigned knows of no other. So the znode stays until the master before this one cannot act any
+    /// A master that follows one that has resigned may know of no other: it has not seen the znode. So the znode stays until the master before this one cannot act any
     /// more, or until a standby takes it because nothing listens at the port: it then learns from the znode how long that is.
     async fn wait_for_predecessor(&self, server: &Arc<RpcServer>) {
         let left = self.predecessor_until_ns().unwrap_or(0).saturating_sub(self.env.clock.boot_ns());
