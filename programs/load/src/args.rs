@@ -10,6 +10,7 @@ use halcyon_rpc::Codec;
 use crate::ingest::IngestArgs;
 use crate::limits::LimitsArgs;
 use crate::pe::PeArgs;
+use crate::shape::ShapeArgs;
 use crate::ycsb::YcsbArgs;
 
 /// Generate load on Halcyon or HBase and measure it.
@@ -21,6 +22,8 @@ pub enum BenchCommand {
     Ycsb(YcsbArgs),
     /// Run Accumulo's continuous ingest (linked lists of random rows) or its verifier.
     Ingest(IngestArgs),
+    /// Run a shape of load that the others do not make: counters, queues, large values and more; answers are checked.
+    Shape(Box<ShapeArgs>),
     /// Measure this machine's upper bounds: no-op calls, WAL appends, network sends.
     Limits(LimitsArgs),
 }
@@ -32,6 +35,7 @@ impl BenchCommand {
             BenchCommand::Ycsb(args) => &args.report,
             BenchCommand::Ingest(args) => args.report(),
             BenchCommand::Limits(args) => &args.report,
+            BenchCommand::Shape(args) => &args.report,
         }
     }
 }
@@ -85,6 +89,10 @@ pub struct ReportArgs {
     /// Length of the warm-up, which is not measured.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub warmup: u64,
+    /// Extend the warm-up until the rates of three consecutive seconds differ by less than 5 %, but not beyond this. A run
+    /// that is not steady by then is measured and marked partial.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub warmup_max: Option<u64>,
     /// List each operation slower than this in the JSON file.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10.0, value_parser = positive)]
     pub slow_ms: f64,

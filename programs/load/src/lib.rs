@@ -1,9 +1,10 @@
-//! Load generators: `halcyon bench pe|ycsb|ingest|limits`, for Halcyon and for HBase alike.
+//! Load generators: `halcyon bench pe|ycsb|ingest|limits|shape`, for Halcyon and for HBase alike.
 //!
 //! - `pe/`: the commands and options of HBase's PerformanceEvaluation, with its tables, row keys and values
 //! - `ycsb/`: YCSB's core workloads with their property files
 //! - `ingest/`: linked lists of random rows, which show a lost write, and their verifier
 //! - `limits/`: no-op calls, WAL appends alone, network sends alone
+//! - `shape/`: counters, queues, large values, time series and others, whose answers are checked
 //! - `run/`: shared by all: clients, pace, latencies, progress, results
 //! - `random.rs`: random numbers; `args.rs`: shared options
 //!
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod pe;
 pub mod random;
 pub mod run;
+pub mod shape;
 pub mod ycsb;
 
 use halcyon_env::Env;
@@ -41,6 +43,7 @@ pub fn bench(command: BenchCommand) -> Result<(), String> {
             BenchCommand::Ycsb(args) => ycsb::ycsb(&env, &args).await,
             BenchCommand::Ingest(args) => ingest::ingest(&env, &args).await,
             BenchCommand::Limits(args) => limits::limits(&env, &args).await,
+            BenchCommand::Shape(args) => shape::shape(&env, &args).await,
         }
     });
     runtime.shutdown_background();

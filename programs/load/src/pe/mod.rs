@@ -23,6 +23,7 @@ mod table;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use halcyon_client::Cluster;
 use halcyon_env::Env;
@@ -60,8 +61,8 @@ pub async fn pe(env: &Env, args: &PeArgs) -> Result<(), String> {
         name: format!("pe {}", options.command_name()),
         report: &args.report,
         kinds: KINDS,
-        operations: Some(rows),
-        time_max: None,
+        operations: args.seconds.is_none().then_some(rows),
+        time_max: args.seconds.map(Duration::from_secs),
     };
     let found = Arc::new(Found::default());
     let clients = (0..args.clients).map(|number| {
@@ -158,7 +159,7 @@ impl PeClient {
             start,
             end: start + options.rows_per_client,
             next: start,
-            cycles_left: options.args.cycles,
+            cycles_left: options.args.seconds.map_or(options.args.cycles, |_| u32::MAX),
             options: Arc::clone(options),
         }
     }

@@ -77,6 +77,9 @@ pub struct PeArgs {
     /// Number of passes over the rows.
     #[arg(long, default_value_t = 1)]
     pub cycles: u32,
+    /// Stop after this time and walk the rows again and again until then, instead of --cycles.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
     #[arg(long, default_value = "TestTable")]
     pub table: String,
 

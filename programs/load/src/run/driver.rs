@@ -12,6 +12,7 @@ use crate::args::ReportArgs;
 use crate::run::machine::{Machine, cpu_seconds};
 use crate::run::pace::{Pace, Pacer};
 use crate::run::progress::Progress;
+use crate::run::steady::Steady;
 use crate::run::{Recorder, Totals};
 
 /// Time that clients have to end their last operation after Ctrl-C.
@@ -90,6 +91,10 @@ pub struct Outcome {
     pub start_ns: u64,
     /// Operations of the warm-up.
     pub warmup_operations: u64,
+    /// Its length.
+    pub warmup_s: f64,
+    /// Operations per second of each of its seconds.
+    pub warmup_rates_per_s: Vec<f64>,
     pub elapsed_s: f64,
     pub client_cpu_s: f64,
     pub server_cpu_s: Option<f64>,
@@ -106,7 +111,8 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
     let recorders: Vec<Arc<Recorder>> = clients.iter().map(|(_, recorder)| Arc::clone(recorder)).collect();
     let mut gathering = Gathering::new(plan, recorders, start_ns);
     let warmup = Duration::from_secs(plan.report.warmup);
-    if warmup.is_zero() {
+    let warmup_max = plan.report.warmup_max.map(|max| Duration::from_secs(max.max(plan.report.warmup)));
+    if warmup.is_zero() && warmup_max.is_none() {
         gathering.begin(start_ns);
     }
 
@@ -138,11 +144,11 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => {
                     gathering.totals.errors.entry(error.class().to_string()).and_modify(|n| *n += 1).or_insert(1);
-                    partial = Some(why(&error));
+                    partial.get_or_insert(why(&error));
                     break;
                 }
                 Some(Err(error)) => {
-                    partial = Some(format!("a client ended: {error}"));
+                    partial.get_or_insert(format!("a client ended: {error}"));
                     break;
                 }
             },
@@ -153,8 +159,21 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
                 if gathering.is_measuring() && is_over {
                     stop.store(true, Ordering::Relaxed);
                 }
+                if let Some(max) = warmup_max.filter(|_| !gathering.is_measuring())
+                    && elapsed_s >= warmup.as_secs_f64()
+                {
+                    let is_late = elapsed_s >= max.as_secs_f64();
+                    if is_late && !gathering.warming.is_reached() {
+                        partial = Some(format!("not steady after a warm-up of {elapsed_s:.0} s"));
+                    }
+                    if is_late || gathering.warming.is_reached() {
+                        gathering.begin(clock.monotonic_ns());
+                    }
+                }
             }
-            _ = &mut warm, if !gathering.is_measuring() => gathering.begin(clock.monotonic_ns()),
+            _ = &mut warm, if warmup_max.is_none() && !gathering.is_measuring() => {
+                gathering.begin(clock.monotonic_ns());
+            }
             _ = &mut interrupted => {
                 partial = Some("interrupted".to_string());
                 break;
@@ -213,6 +232,7 @@ async fn drive<C: Client>(
 struct Before {
     started_ms: i64,
     warmup_operations: u64,
+    warmup_s: f64,
     client_cpu_s: f64,
     server_cpu_s: Option<f64>,
 }
@@ -225,6 +245,7 @@ struct Gathering<'a> {
     /// Of the warm-up, then of the measuring.
     start_ns: u64,
     last_ns: u64,
+    warming: Steady,
     before: Option<Before>,
     totals: Totals,
     series: Vec<Second>,
@@ -240,6 +261,7 @@ impl<'a> Gathering<'a> {
             recorders,
             start_ns,
             last_ns: start_ns,
+            warming: Steady::default(),
             before: None,
             totals: Totals::new(plan.kinds),
             series: Vec::new(),
@@ -256,20 +278,23 @@ impl<'a> Gathering<'a> {
         self.before.is_some()
     }
 
-    /// Forgets what was so far: the measuring begins.
+    /// Forgets what was so far, except wrong answers: the measuring begins.
     fn begin(&mut self, now_ns: u64) {
         self.recorders.iter().for_each(|recorder| recorder.measure_from(now_ns));
         if now_ns > self.start_ns {
             self.tick(now_ns);
         }
         let warmup_operations = self.totals.operations;
+        let warmup_s = self.elapsed(now_ns);
         self.progress.begin(warmup_operations);
-        self.totals = Totals::new(self.kinds);
+        let errors = std::mem::take(&mut self.totals.errors);
+        self.totals = Totals { errors, ..Totals::new(self.kinds) };
         self.series.clear();
         self.start_ns = now_ns;
         self.before = Some(Before {
             started_ms: self.env.clock.now_ms(),
             warmup_operations,
+            warmup_s,
             client_cpu_s: cpu_seconds(),
             server_cpu_s: self.server_cpu_seconds(),
         });
@@ -282,6 +307,8 @@ impl<'a> Gathering<'a> {
             started_ms: before.started_ms,
             start_ns: self.start_ns,
             warmup_operations: before.warmup_operations,
+            warmup_s: before.warmup_s,
+            warmup_rates_per_s: self.warming.rates_per_s().to_vec(),
             elapsed_s: self.elapsed(end_ns),
             client_cpu_s: cpu_seconds() - before.client_cpu_s,
             server_cpu_s: server_cpu.map(|(after, before)| after - before),
@@ -310,6 +337,10 @@ impl<'a> Gathering<'a> {
         self.totals.add(&since);
         let period_s = (now_ns - self.last_ns) as f64 / 1e9;
         self.last_ns = now_ns;
+        // the rest of a second, at the end of the warm-up, says little
+        if !self.is_measuring() && period_s > TICK.as_secs_f64() / 2.0 {
+            self.warming.push(second.operations, period_s);
+        }
         self.progress.update(self.totals.operations, &second, period_s);
         self.series.push(second);
     }

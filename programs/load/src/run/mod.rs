@@ -3,6 +3,7 @@
 //! - `recorder.rs`: latencies and counts of one client, gathered each second
 //! - `slow.rs`: the operations that took too long, one by one
 //! - `pace.rs`: when an operation should begin
+//! - `steady.rs`: when a warm-up has reached its rate
 //! - `driver.rs`: the clients as tasks, until all is done, somebody fails, or Ctrl-C
 //! - `progress.rs`: how it goes on, on standard error; `report.rs`: how it went, as text and as JSON
 //! - `machine.rs`: processor time, and what the machine is
@@ -12,7 +13,8 @@
 //! still is seen by as many operations as there are clients, not by those that would have come.
 //!
 //! *Warm-up*: the clients are at work, and nothing of it is in the result. Operations count when they are done, latencies when
-//! they should have begun: one that began during the warm-up counts for throughput and has no latency.
+//! they should have begun: one that began during the warm-up counts for throughput and has no latency. Wrong answers of the
+//! warm-up count: a server may not be wrong while it warms up.
 
 mod driver;
 mod machine;
@@ -21,6 +23,7 @@ mod progress;
 mod recorder;
 mod report;
 mod slow;
+mod steady;
 
 pub use driver::{Client, Done, Outcome, Plan, Step, run};
 pub use machine::{Machine, cpu_seconds};

@@ -64,11 +64,11 @@ pub fn result_text(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
         outcome.elapsed_s,
         per(operations as f64, outcome.elapsed_s)
     );
-    if plan.report.warmup > 0 {
+    if outcome.warmup_operations > 0 {
         let _ = writeln!(
             out,
-            "  after a warm-up of {} s with {} operations",
-            plan.report.warmup, outcome.warmup_operations
+            "  after a warm-up of {:.0} s with {} operations",
+            outcome.warmup_s, outcome.warmup_operations
         );
     }
     for (kind, histogram) in outcome.totals.latencies.iter().filter(|(_, histogram)| !histogram.is_empty()) {
@@ -146,7 +146,8 @@ pub fn result_json(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
         "cluster": cluster.map(|cluster| cluster.address().to_string()),
         "started_ms": outcome.started_ms,
         "ended_ms": plan.env.clock.now_ms(),
-        "warmup_s": plan.report.warmup,
+        "warmup_s": outcome.warmup_s,
+        "warmup_rates_per_s": outcome.warmup_rates_per_s,
         "warmup_operations": outcome.warmup_operations,
         "partial": outcome.partial,
         "rate_wanted_per_s": plan.report.rate,

@@ -1,12 +1,14 @@
 //! YCSB's core workloads: `load` fills a table, `run` works upon it.
 //!
 //! - `properties.rs`: property files; `workload.rs`: what they say
+//! - `aging.rs`: flushes while the workload runs, until files were compacted
 //! - `keys.rs`, `distributions.rs`: which record, and what its key is
 //!
 //! Checked against YCSB 0.17 (`CoreWorkload`, `ScrambledZipfianGenerator`, `SkewedLatestGenerator`): a table that one
 //! has loaded can be used by the other. As in its HBase bindings a field is a column of one family; table and family
 //! come from the properties `table` and `columnfamily`, and `hbase.presplit`, `hbase.recreate` say how to make the table.
 
+mod aging;
 mod distributions;
 mod keys;
 mod properties;
@@ -32,7 +34,8 @@ pub use keys::{Inserted, KeyFormat, fnv_hash};
 
 use crate::args::{ClusterArgs, ReportArgs};
 use crate::random::{Random, random_seed};
-use crate::run::{Client, Done, Plan, Recorder, Step, conclude, run};
+use crate::run::{Client, Done, Outcome, Plan, Recorder, Step, conclude, run};
+use crate::ycsb::aging::{Aged, Aging};
 use crate::ycsb::properties::Properties;
 use crate::ycsb::workload::{KINDS, Operation, Workload};
 
@@ -61,6 +64,9 @@ pub struct YcsbArgs {
     /// Clients at work.
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub threads: usize,
+    /// Flush the table once in this time, and see to it that files were compacted: a table as after days of use.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub flush_every: Option<u64>,
     /// Connections to each server that the clients share.
     #[arg(long, default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub connections: usize,
@@ -108,10 +114,36 @@ pub async fn ycsb(env: &Env, args: &YcsbArgs) -> Result<(), String> {
         };
         (client, recorder)
     });
-    let outcome = run(&plan, clients.collect()).await;
+    let clients = clients.collect();
+    let (outcome, aged) = match args.flush_every {
+        None => (run(&plan, clients).await, None),
+        Some(period) => {
+            let (outcome, aged) = age(&plan, clients, &Aging::new(&cluster, &name), period).await?;
+            (outcome, Some(aged))
+        }
+    };
     let extra = json!({ "phase": phase, "clients": args.threads, "connections": args.connections,
-        "properties": properties.all(), "seed": seed });
+        "properties": properties.all(), "seed": seed, "aged": aged.map(Aged::to_json) });
     conclude(&plan, &outcome, Some(&cluster), extra)
+}
+
+/// Runs the workload and flushes its table meanwhile.
+async fn age(
+    plan: &Plan<'_>,
+    clients: Vec<(YcsbClient, Arc<Recorder>)>,
+    aging: &Aging<'_>,
+    period_s: u64,
+) -> Result<(Outcome, Aged), String> {
+    let failed = |error: ClientError| format!("the table could not be aged: {error}");
+    let mut outcome = tokio::select! {
+        outcome = run(plan, clients) => outcome,
+        error = aging.flush_every(Duration::from_secs(period_s)) => return Err(failed(error)),
+    };
+    let aged = aging.settle().await.map_err(failed)?;
+    if let Some(why) = aged.refused() {
+        outcome.partial.get_or_insert(why);
+    }
+    Ok((outcome, aged))
 }
 
 fn read_properties(env: &Env, args: &YcsbArgs) -> Result<Properties, String> {
@@ -264,8 +296,13 @@ impl YcsbClient {
 
     async fn scan(&mut self) -> Result<(), ClientError> {
         let len = self.workload.scan_len(&mut self.random);
-        let scan = pb::Scan { start_row: Some(self.draw()), column: self.columns(), ..Default::default() };
+        let first = self.draw();
+        let scan = pb::Scan { start_row: Some(first.clone()), column: self.columns(), ..Default::default() };
         let mut scan = self.table.scan(Scan::from(scan).caching(len).limit(len));
+        // the record at which it begins is there
+        if scan.next().await?.is_none_or(|row| row.key() != first) {
+            self.recorder.error("NotFound");
+        }
         while scan.next().await?.is_some() {}
         scan.close().await;
         Ok(())
