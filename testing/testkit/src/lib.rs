@@ -14,7 +14,7 @@
 //! HBase may drop an invisible cell at any flush or compaction, and keeps it until then. Such a cell can become visible
 //! again: newer versions are deleted one by one, or a scan asks for an older time range. The oracle therefore knows
 //! which stored cells *may* be gone, and [`Oracle::check`] accepts both answers. It requires all other cells. See
-//! `oracle/fate.rs`.
+//! `oracle/fate.rs`. What a read has shown to be gone stays so, unless the WAL may bring it back: `oracle/gone.rs`.
 //!
 //! [`check_file_system`] is another script: what every file system promises, run by the machine's files, the simulated
 //! ones and HDFS.

@@ -114,15 +114,25 @@ fn run_step<E: Engine + ?Sized>(
             oracle.apply(&cells);
         }
         Step::Read(scan) => oracle.check(scan, &engine.scan(scan)?)?,
-        Step::Flush => engine.flush()?,
+        Step::Flush => {
+            engine.flush()?;
+            oracle.flushed();
+        }
         Step::Compact { major } => {
             engine.flush()?;
+            oracle.flushed();
             for rows in engine.compact(*major)? {
                 oracle.major_compact(&rows);
             }
         }
-        Step::Reopen => engine.reopen()?,
-        Step::Crash => engine.crash()?,
+        Step::Reopen => {
+            engine.reopen()?;
+            oracle.flushed();
+        }
+        Step::Crash => {
+            engine.crash()?;
+            oracle.crashed();
+        }
         Step::Advance(ms) => {
             *now_ms += ms;
             engine.set_now_ms(*now_ms);

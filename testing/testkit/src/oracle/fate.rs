@@ -154,38 +154,77 @@ pub(super) fn major_compact(row: &mut Vec<Stored>, options: &FamilyOptions, now_
 }
 
 /// Reads one row and family, with those of the unsure cells that fit what an engine has found.
-///
-/// An unsure put that is there and was not found changes nothing about the others: it was hidden, out of range,
-/// or one too many. So it may be taken as gone, and one that was found is there. Unsure markers are tried both
-/// ways, except in raw scans, which return them like puts.
 pub(super) fn read_with_choices(
     row: &[Stored],
     raw: bool,
     found: &[&[u8]],
     read: impl Fn(&[&Cell]) -> Vec<Cell>,
 ) -> Vec<Cell> {
-    let is_unknown = |stored: &Stored| stored.may_be_gone && !raw && stored.cell.cell_type().is_delete();
-    let unknown_count = row.iter().filter(|stored| is_unknown(stored)).count().min(UNKNOWN_MARKERS_MAX);
+    let choices = Choices::new(row, raw, found);
     let mut first = None;
-    for choice in (0..1u32 << unknown_count).rev() {
-        let mut unknown = 0;
-        let there: Vec<&Cell> = row
-            .iter()
-            .filter(|stored| {
-                if is_unknown(stored) {
-                    unknown += 1;
-                    unknown > unknown_count || choice >> (unknown - 1) & 1 == 1
-                } else {
-                    !stored.may_be_gone || found.contains(&&stored.cell.bytes()[..])
-                }
-            })
-            .map(|stored| &stored.cell)
-            .collect();
-        let seen = read(&there);
-        if seen.iter().map(|cell| &cell.bytes()[..]).eq(found.iter().copied()) {
+    for choice in choices.all() {
+        let seen = read(&choices.cells(choice, None));
+        if choices.is_found(&seen) {
             return seen;
         }
         first.get_or_insert(seen);
     }
     first.unwrap_or_default()
+}
+
+/// What may be there of one row and family when a read has found `found`.
+///
+/// An unsure put that is there and was not found changes nothing about the others: it was hidden, out of range,
+/// or one too many. So it may be taken as gone, and one that was found is there. Unsure markers are tried both
+/// ways, except in raw scans, which return them like puts.
+pub(super) struct Choices<'a> {
+    row: &'a [Stored],
+    found: &'a [&'a [u8]],
+    /// Indexes of the markers that are tried both ways.
+    unknown: Vec<usize>,
+    /// Whether there were more of them, which count as there.
+    pub has_more: bool,
+}
+
+impl<'a> Choices<'a> {
+    pub fn new(row: &'a [Stored], raw: bool, found: &'a [&'a [u8]]) -> Choices<'a> {
+        let is_unknown = |at: &usize| row[*at].may_be_gone && !raw && row[*at].cell.cell_type().is_delete();
+        let mut unknown: Vec<usize> = (0..row.len()).filter(is_unknown).collect();
+        let has_more = unknown.len() > UNKNOWN_MARKERS_MAX;
+        unknown.truncate(UNKNOWN_MARKERS_MAX);
+        Choices { row, found, unknown, has_more }
+    }
+
+    /// A bit for each unknown marker; first that with all of them.
+    pub fn all(&self) -> impl Iterator<Item = u32> + use<> {
+        (0..1u32 << self.unknown.len()).rev()
+    }
+
+    /// Whether the choice has the cell at this index of the row.
+    pub fn has(&self, choice: u32, at: usize) -> bool {
+        let stored = &self.row[at];
+        match self.unknown.iter().position(|unknown| *unknown == at) {
+            Some(bit) => choice >> bit & 1 == 1,
+            None if self.is_extra_marker(at) => true,
+            None => !stored.may_be_gone || self.found.contains(&&stored.cell.bytes()[..]),
+        }
+    }
+
+    /// The cells of the choice, and that at `more`.
+    pub fn cells(&self, choice: u32, more: Option<usize>) -> Vec<&'a Cell> {
+        let is_there = |at: &usize| more == Some(*at) || self.has(choice, *at);
+        (0..self.row.len()).filter(is_there).map(|at| &self.row[at].cell).collect()
+    }
+
+    pub fn is_found(&self, seen: &[Cell]) -> bool {
+        seen.iter().map(|cell| &cell.bytes()[..]).eq(self.found.iter().copied())
+    }
+
+    pub fn is_unknown(&self, at: usize) -> bool {
+        self.unknown.contains(&at)
+    }
+
+    fn is_extra_marker(&self, at: usize) -> bool {
+        self.has_more && self.row[at].cell.cell_type().is_delete()
+    }
 }

@@ -1,9 +1,11 @@
 //! The oracle: cells in sorted lists, and reads by HBase's rules.
 //!
 //! `read.rs` says what a read of one row and family returns; `fate.rs` says which cells may be gone and what a
-//! major compaction removes; `new_version.rs` says both for families with `NEW_VERSION_BEHAVIOR`. Here the two are put together over rows and families.
+//! major compaction removes; `new_version.rs` says both for families with `NEW_VERSION_BEHAVIOR`. `gone.rs` remembers what reads have
+//! shown to be gone. Here they are put together over rows and families.
 
 mod fate;
+mod gone;
 mod new_version;
 mod read;
 #[cfg(test)]
@@ -17,15 +19,19 @@ use crate::{FamilyOptions, MajorRows, OracleScan};
 
 /// One table's (or region's) worth of cells with HBase's meaning of reads. No file, no thread, no clock: time is
 /// what [`Oracle::set_now_ms`] says.
+#[derive(Clone)]
 pub struct Oracle {
     families: BTreeMap<Vec<u8>, Family>,
     now_ms: i64,
 }
 
+#[derive(Clone)]
 struct Family {
     options: FamilyOptions,
     /// By row; each row's cells in comparator order, the newest sequence id of equal keys first.
     rows: BTreeMap<Vec<u8>, Vec<Stored>>,
+    /// By row, what reads have shown to be gone. It is in no row above.
+    gone: BTreeMap<Vec<u8>, Vec<Stored>>,
 }
 
 /// A cell that was written and is not surely gone.
@@ -34,13 +40,18 @@ struct Stored {
     cell: Cell,
     /// Whether a flush or compaction may have dropped it by now. Once true, always true.
     may_be_gone: bool,
+    /// Whether a crash may have it written once more, from the WAL.
+    may_be_replayed: bool,
 }
 
 impl Oracle {
     pub fn new(families: Vec<FamilyOptions>) -> Oracle {
         let families = families
             .into_iter()
-            .map(|options| (options.name.clone(), Family { options, rows: BTreeMap::new() }))
+            .map(|options| {
+                let family = Family { options, rows: BTreeMap::new(), gone: BTreeMap::new() };
+                (family.options.name.clone(), family)
+            })
             .collect();
         Oracle { families, now_ms: 0 }
     }
@@ -57,13 +68,7 @@ impl Oracle {
     pub fn apply(&mut self, cells: &[Cell]) {
         for cell in cells {
             let family = self.families.get_mut(cell.family()).expect("a known family");
-            let row = family.rows.entry(cell.row().to_vec()).or_default();
-            let order = |stored: &Stored| CellComparator::Default.compare(stored.cell.get(), cell.get());
-            let stored = Stored { cell: cell.clone(), may_be_gone: false };
-            match row.binary_search_by(order) {
-                Ok(at) => row[at] = stored,
-                Err(at) => row.insert(at, stored),
-            }
+            family.store(Stored { cell: cell.clone(), may_be_gone: false, may_be_replayed: true });
         }
         self.update_fates();
     }
@@ -100,29 +105,26 @@ impl Oracle {
     }
 
     /// Whether `found` is an answer that HBase could give: right in everything but the choice which of the cells
-    /// that may be gone are gone. Sequence ids are not compared. The error shows what was expected.
+    /// that may be gone are gone. What it shows to be gone stays so. Sequence ids are not compared. The error shows what was expected.
     ///
     /// With an offset, or in a raw scan that limits versions, a hidden choice moves other cells: ask
     /// [`Oracle::is_ambiguous`] first.
-    pub fn check(&self, scan: &OracleScan, found: &[Vec<Cell>]) -> Result<(), String> {
-        type StoreName<'a> = (&'a [u8], &'a [u8]); // row and family
-        let mut found_by_store: BTreeMap<StoreName<'_>, Vec<&[u8]>> = BTreeMap::new();
-        for cell in found.iter().flatten() {
-            found_by_store.entry((cell.row(), cell.family())).or_default().push(cell.bytes());
-        }
-        let expected = self.answer(scan, |row, options| {
-            let store = (row[0].cell.row(), &options.name[..]);
-            let found = found_by_store.get(&store).map_or(&[][..], Vec::as_slice);
-            let read = |cells: &[&Cell]| read::read_store(cells, options, scan, self.now_ms);
-            fate::read_with_choices(row, scan.raw, found, read)
-        });
-        let bytes = |results: &[Vec<Cell>]| -> Vec<Vec<bytes::Bytes>> {
-            results.iter().map(|cells| cells.iter().map(|cell| cell.bytes().clone()).collect()).collect()
-        };
-        if bytes(&expected) == bytes(found) {
+    pub fn check(&mut self, scan: &OracleScan, found: &[Vec<Cell>]) -> Result<(), String> {
+        let expected = self.expected(scan, found);
+        if same_bytes(&expected, found) {
+            self.note_gone(scan, found);
             return Ok(());
         }
-        Err(format!("expected\n{}found\n{}", show(&expected), show(found)))
+        Err(format!("{}expected\n{}found\n{}", self.came_back(scan, found), show(&expected), show(found)))
+    }
+
+    /// What HBase could answer, as near to `found` as cells that may be gone allow.
+    fn expected(&self, scan: &OracleScan, found: &[Vec<Cell>]) -> Vec<Vec<Cell>> {
+        let found = ByStore::new(found);
+        self.answer(scan, |row, options| {
+            let read = |cells: &[&Cell]| read::read_store(cells, options, scan, self.now_ms);
+            fate::read_with_choices(row, scan.raw, found.of(row, options), read)
+        })
     }
 
     /// Whether some cell in reach of the scan may be gone.
@@ -172,6 +174,39 @@ impl Oracle {
             }
         }
     }
+}
+
+impl Family {
+    fn store(&mut self, stored: Stored) {
+        let row = self.rows.entry(stored.cell.row().to_vec()).or_default();
+        let order = |other: &Stored| CellComparator::Default.compare(other.cell.get(), stored.cell.get());
+        match row.binary_search_by(order) {
+            Ok(at) => row[at] = stored,
+            Err(at) => row.insert(at, stored),
+        }
+    }
+}
+
+/// The cells of an answer by row and family.
+struct ByStore<'a>(BTreeMap<(Vec<u8>, Vec<u8>), Vec<&'a [u8]>>);
+
+impl<'a> ByStore<'a> {
+    fn new(found: &'a [Vec<Cell>]) -> ByStore<'a> {
+        let mut stores: BTreeMap<_, Vec<&[u8]>> = BTreeMap::new();
+        for cell in found.iter().flatten() {
+            stores.entry((cell.row().to_vec(), cell.family().to_vec())).or_default().push(cell.bytes());
+        }
+        ByStore(stores)
+    }
+
+    fn of(&self, row: &[Stored], options: &FamilyOptions) -> &[&'a [u8]] {
+        self.0.get(&(row[0].cell.row().to_vec(), options.name.clone())).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn same_bytes(expected: &[Vec<Cell>], found: &[Vec<Cell>]) -> bool {
+    let bytes = |cells: &Vec<Cell>| cells.iter().map(|cell| cell.bytes().clone()).collect::<Vec<_>>();
+    expected.iter().map(bytes).eq(found.iter().map(bytes))
 }
 
 /// Messages show no more of a value.

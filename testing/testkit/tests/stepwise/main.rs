@@ -19,12 +19,20 @@ enum Mistake {
     DropsOneVersionTooMany,
     ForgetsCellsOnFlush,
     IgnoresTimeRange,
+    /// A minor compaction leaves one of its files in the store, and the next opening reads it.
+    ReadsACompactedFileAgain,
+    /// After a crash all is replayed, as if no file had a sequence id.
+    ReplaysWhatWasFlushed,
 }
 
 struct FilesEngine {
     families: Vec<FamilyOptions>,
     memstore: Vec<Cell>,
+    /// What a crash writes to the memstore again.
+    log: Vec<Cell>,
     files: Vec<Vec<Cell>>,
+    /// By mistake, a file that was compacted.
+    left: Vec<Vec<Cell>>,
     now_ms: i64,
     random: Random,
     mistake: Mistake,
@@ -35,7 +43,9 @@ impl FilesEngine {
         FilesEngine {
             families: families.to_vec(),
             memstore: Vec::new(),
+            log: Vec::new(),
             files: Vec::new(),
+            left: Vec::new(),
             now_ms: 0,
             random: Random::new(1),
             mistake,
@@ -69,8 +79,15 @@ impl Engine for FilesEngine {
 
     fn apply(&mut self, cells: &[Cell]) -> Result<(), String> {
         for cell in cells {
-            self.memstore.retain(|it| it.get().key() != cell.get().key() || it.seq() != cell.seq());
-            self.memstore.push(cell.clone());
+            for cells in [&mut self.memstore, &mut self.log] {
+                cells.retain(|it| it.get().key() != cell.get().key() || it.seq() != cell.seq());
+                cells.push(cell.clone());
+            }
+        }
+        // Now and then an in-memory compaction.
+        if self.memstore.len().is_multiple_of(4) {
+            let memstore = std::mem::take(&mut self.memstore);
+            self.memstore = self.rewrite(memstore, &Purpose::RetainMarkers);
         }
         Ok(())
     }
@@ -125,6 +142,9 @@ impl Engine for FilesEngine {
             memstore.pop();
         }
         self.files.push(self.rewrite(memstore, &Purpose::RetainMarkers));
+        if self.mistake != Mistake::ReplaysWhatWasFlushed {
+            self.log.clear();
+        }
         Ok(())
     }
 
@@ -132,7 +152,11 @@ impl Engine for FilesEngine {
         // A minor compaction takes a run of neighbouring files.
         let end = if major { self.files.len() } else { self.random.below(self.files.len() + 1) };
         let start = if major { 0 } else { self.random.below(end + 1) };
-        let cells: Vec<Cell> = self.files.drain(start..end).flatten().collect();
+        let inputs: Vec<Vec<Cell>> = self.files.drain(start..end).collect();
+        if self.mistake == Mistake::ReadsACompactedFileAgain && !major {
+            self.left.extend(inputs.first().cloned());
+        }
+        let cells: Vec<Cell> = inputs.into_iter().flatten().collect();
         let earliest = cells.iter().filter(|it| !it.cell_type().is_delete()).map(Cell::timestamp).min();
         let purpose = if major || self.mistake == Mistake::DropsMarkersInMinorCompactions {
             Purpose::DropMarkers(earliest.unwrap_or(i64::MAX))
@@ -148,11 +172,17 @@ impl Engine for FilesEngine {
         if self.mistake == Mistake::LosesMemstoreOnReopen {
             self.memstore.clear();
         }
-        self.flush()
+        self.flush()?;
+        self.log.clear();
+        self.files.append(&mut self.left);
+        Ok(())
     }
 
+    /// All was synced, and what is replayed is flushed at once.
     fn crash(&mut self) -> Result<(), String> {
-        Ok(()) // all was synced
+        self.memstore = std::mem::take(&mut self.log);
+        self.files.append(&mut self.left);
+        self.flush()
     }
 }
 
@@ -170,6 +200,8 @@ fn mistakes_are_found_and_made_short() {
         Mistake::DropsOneVersionTooMany,
         Mistake::ForgetsCellsOnFlush,
         Mistake::IgnoresTimeRange,
+        Mistake::ReadsACompactedFileAgain,
+        Mistake::ReplaysWhatWasFlushed,
     ] {
         let found = (0..50).find_map(|seed| {
             let script = halcyon_testkit::Script::random(seed, 200);
