@@ -14,8 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 fn command(out: &Path, more: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halcyon"));
-    let line =
-        "lab run read-pauses --quick --sides halcyon --repetitions 1 --records 2000 --threads 2 --warmup 1";
+    let line = "lab run read-pauses --quick --sides halcyon --repetitions 1 --records 2000 --threads 2 --warmup 1 --unjudged";
     command.args(line.split_whitespace()).args(more.split_whitespace());
     command.arg("--out").arg(out).arg("--cache").arg(out.join("cache"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,7 +1,7 @@
 //! `halcyon lab run`: published experiments, repeated on the reader's machine with the real systems side by side.
 //!
 //! ```text
-//! options ──> plan (read_pauses, plab, offheap, zgc, native_map) ──> runner ──> results ──> report ──> tables, page
+//! options ──> plan (read_pauses, plab, offheap, zgc, shapes...) ──> runner ──> results ──> report ──> tables, page
 //!                  sides × cases × repetitions                         │           │
 //!                                                                    stage      a directory
 //!                                                                      │
@@ -10,24 +10,30 @@
 //!
 //! - `plan.rs`: what is to be measured, plain data; `parts.rs`: what plans have in common; `options.rs`: the command line
 //! - `runner.rs`: one visit after the other, interleaved; `stage.rs`: what it drives, which a test can fake
+//! - `warm.rs`: when a side is warm, and which runs are refused because it was not
+//! - `aging.rs`: each case once more, upon a table that has been updated, flushed and compacted
+//! - `search.rs`: the smallest side that serves, by halving
 //! - `local_machine.rs`: this machine; `child.rs`: a load generator; `bench_result.rs`: its JSON file;
 //!   `bound.rs`: which resource was the bottleneck
 //! - `results.rs`: the results directory, from which an interrupted experiment resumes; `report.rs`: the outcome and its
 //!   tables as text; `figures.rs`: medians and percentiles; `display.rs`: progress
-//! - `read_pauses.rs`, `plab.rs`, `offheap.rs`, `zgc.rs`, `native_map.rs`: one `Definition` each
+//! - `read_pauses.rs`, `plab.rs`, `offheap.rs`, `zgc.rs`, `native_map.rs`, `shapes.rs`, `memory.rs`: one `Definition` each
 //!
 //! Repetitions are interleaved (A B C A B C) because machines drift, and each visit starts from empty data. Durability is
-//! one for all sides. Figures are medians of whole runs; partial runs are shown and never counted.
+//! one for all sides. Figures are medians of whole runs; partial runs are shown and never counted. A side is warm before it is
+//! measured, and a run that becomes faster meanwhile is partial.
 //!
 //! When you add an experiment, also touch `options::Name`, `definition` at the end of this file, and docs/LAB.md.
 
 mod about;
+mod aging;
 mod bench_result;
 mod bound;
 mod child;
 mod display;
 mod figures;
 mod local_machine;
+mod memory;
 mod native_map;
 mod offheap;
 mod options;
@@ -38,9 +44,12 @@ mod read_pauses;
 mod report;
 mod results;
 mod runner;
+mod search;
+mod shapes;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod warm;
 mod zgc;
 
 use std::fmt::Write as _;
@@ -69,6 +78,10 @@ pub fn run(env: &Env, args: &RunArgs) -> Result<String, String> {
     let mut local = LocalMachine::new(env, args, &out, Arc::clone(&display))?;
     let machine = local.machine();
     let mut plan = definition(args.name).plan(args, &machine)?;
+    plan.scaled.extend(args.sizes.unjudged_note());
+    if args.aged {
+        aging::add(&mut plan)?;
+    }
     plan.choose(&args.sides, &args.cases)?;
     if args.plan {
         return Ok(plan_text(&plan, &out));
@@ -173,8 +186,12 @@ fn plan_text(plan: &Plan, out: &Path) -> String {
     for case in &plan.cases {
         let _ = writeln!(text, "case {}: {}\n  {}", case.id, case.label, case.load.words.join(" "));
     }
-    let all_s: f64 = plan.visits().map(|visit| plan.visit_s(visit.side, plan.cases.iter())).sum();
+    let visits = plan.expected_visits().into_iter();
+    let all_s: f64 = visits.map(|visit| plan.visit_s(visit.side, plan.cases.iter())).sum();
     let _ = writeln!(text, "{} repetitions, about {} in all", plan.repetitions, duration_text(all_s));
+    if !plan.ladders.is_empty() {
+        let _ = writeln!(text, "of the sides, only those are measured that halving comes to");
+    }
     plan.scaled.iter().for_each(|sentence| {
         let _ = writeln!(text, "{sentence}");
     });
@@ -189,5 +206,7 @@ fn definition(name: Name) -> &'static dyn Definition {
         Name::Offheap => &offheap::Offheap,
         Name::Zgc => &zgc::Zgc,
         Name::NativeMap => &native_map::NativeMap,
+        Name::Shapes => &shapes::Shapes,
+        Name::Memory => &memory::Memory,
     }
 }

@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     pub format: u32,
-    /// `read-pauses`, `plab`, `offheap`, `zgc`, `native-map`.
+    /// `read-pauses`, `plab`, `offheap`, `zgc`, `native-map`, `shapes`, `memory`.
     pub name: String,
     pub title: String,
     /// What is asked, in a sentence or two.
@@ -104,8 +104,13 @@ pub struct Run {
     /// Wall clock at the start of what was measured.
     pub started_ms: u64,
     pub elapsed_s: f64,
-    /// Why it ended early.
+    /// Why it does not count: it ended early, was not steady, or had wrong answers.
     pub partial: Option<String>,
+    /// Length of the warm-up before it, and the operations per second of each of its seconds.
+    #[serde(default)]
+    pub warmup_s: f64,
+    #[serde(default)]
+    pub warmup_rates_per_s: Vec<f64>,
     pub operations: u64,
     pub operations_per_s: f64,
     /// The rate that was asked for; latency then counts from the intended start.

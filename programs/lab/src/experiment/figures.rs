@@ -177,7 +177,9 @@ pub fn all_runs(experiment: &Experiment) -> Table {
     let client_us =
         |run: &Run| (run.operations > 0).then(|| run.resources.client_cpu_s * 1e6 / run.operations as f64);
     let others = |run: &Run| (run.elapsed_s > 0.0).then(|| run.resources.others_cpu_s / run.elapsed_s);
-    let figures: [Figure<'_>; 14] = [
+    let warmup_s = |run: &Run| Some(run.warmup_s);
+    let figures: [Figure<'_>; 15] = [
+        ("warmed", "s", &warmup_s),
         ("operations", "/s", &throughput),
         ("p50", "ms", &latency_ms(0.5)),
         ("p99", "ms", &latency_ms(0.99)),

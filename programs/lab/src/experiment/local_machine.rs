@@ -163,8 +163,11 @@ impl LocalMachine {
         if self.is_own_client {
             add("--runtime-threads", self.load_threads.to_string());
         }
-        if order.warmup_s > 0 {
-            add("--warmup", order.warmup_s.to_string());
+        if order.warmup.least_s > 0 {
+            add("--warmup", order.warmup.least_s.to_string());
+        }
+        if let Some(max_s) = order.warmup.max_s {
+            add("--warmup-max", max_s.to_string());
         }
         if let Some(rate) = order.rate {
             add("--rate", format!("{rate:.1}"));
@@ -263,7 +266,8 @@ impl Stage for LocalMachine {
             self.env.fs.remove_file(&json).map_err(|error| error.to_string())?;
         }
         let command = self.command(order, &json);
-        let patience = Duration::from_secs_f64(order.load.expected_s * PATIENCE + order.warmup_s as f64);
+        let warmup_s = order.warmup.max_s.unwrap_or(order.warmup.least_s);
+        let patience = Duration::from_secs_f64(order.load.expected_s * PATIENCE + warmup_s as f64);
         let patience = patience.max(PATIENCE_MIN);
         let watcher = Watcher::start(&self.env, self.running())?;
         let ended = child::run(&self.env, &command, |progress, since| {

@@ -50,7 +50,7 @@ impl Definition for NativeMap {
         let jdk = SizeArgs::one("jdk", &machine.jdks(&sizes.jdk, &[17]), 17)?;
         let threads = SizeArgs::one("threads", &sizes.threads, 4)?;
         let seconds = sizes.seconds.unwrap_or(if quick { 20 } else { 600 });
-        let warmup = sizes.warmup.unwrap_or(if quick { 3 } else { 30 });
+        let warmup = sizes.warmup();
 
         let accumulo = |id: &str, name: &str, native: bool| SidePlan {
             id: id.to_string(),
@@ -69,7 +69,7 @@ impl Definition for NativeMap {
         Ok(Plan {
             name: Name::NativeMap.text().to_string(),
             quick,
-            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
+            repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 3 }),
             durability: args.durability,
             sides: vec![
                 accumulo("accumulo-native", "native", true),
@@ -77,6 +77,8 @@ impl Definition for NativeMap {
                 halcyon("halcyon", heap),
             ],
             cases: vec![case(CASE, &label, &[], load, warmup)],
+            not_faster: Vec::new(),
+            ladders: Vec::new(),
             scaled: vec![format!(
                 "A day as published, {seconds} seconds here, on one server with a heap of {}.",
                 size_text(heap)

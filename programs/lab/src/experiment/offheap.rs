@@ -5,6 +5,7 @@ use super::figures::{absent, collection_s, measured, median, published, text, th
 use super::options::{Machine, Name, RunArgs, SizeArgs, size_text};
 use super::parts::{PRESPLIT, case, halcyon, hbase, with_flags, with_properties};
 use super::plan::{CasePlan, Collector, Load, Plan, SidePlan};
+use super::warm::Warmup;
 use crate::outcome::{Entry, Experiment, Run, Table};
 
 const HEAP_ID: &str = "hbase-heap";
@@ -56,7 +57,10 @@ impl Definition for Offheap {
 
     fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
         let sizes = &args.sizes;
-        sizes.allow(Name::Offheap, &["heap", "jdk", "records", "threads", "value-size"])?;
+        sizes.allow(
+            Name::Offheap,
+            &["heap", "jdk", "records", "threads", "value-size", "seconds", "warmup"],
+        )?;
         let quick = args.quick;
         let memory = if quick { 2 << 30 } else { (100 << 30).min(machine.heap_max()) };
         let memory = SizeArgs::one("heap", &sizes.heap, memory)?;
@@ -68,14 +72,15 @@ impl Definition for Offheap {
         let values =
             SizeArgs::some(&sizes.value_size, if quick { &[100, 1_000] } else { &[100, 1_000, 10_000] });
 
-        let mut cases: Vec<CasePlan> = Vec::new();
+        let seconds = sizes.seconds.unwrap_or(if quick { 11 } else { 120 });
+        let (mut cases, warmup): (Vec<CasePlan>, _) = (Vec::new(), sizes.warmup());
         for value in &values {
             for threads in &threads {
-                cases.push(write(records, *threads, *value));
+                cases.push(write(records, *threads, *value, seconds, warmup));
             }
         }
         for threads in &threads {
-            cases.push(read(records, *threads));
+            cases.push(read(records, *threads, seconds, warmup));
         }
         let threads_here: Vec<String> = threads.iter().map(usize::to_string).collect();
         Ok(Plan {
@@ -85,6 +90,8 @@ impl Definition for Offheap {
             durability: args.durability,
             sides: sides(jdk, memory),
             cases,
+            not_faster: Vec::new(),
+            ladders: Vec::new(),
             scaled: vec![
                 format!("Memory: {} here, 111g as published.", size_text(memory)),
                 format!("Threads: {} here, 10, 25, 50, 75 as published.", threads_here.join(", ")),
@@ -126,22 +133,21 @@ fn sides(jdk: u32, memory: u64) -> Vec<SidePlan> {
 }
 
 /// Each write case has a table of its own.
-fn write(records: u64, threads: usize, value: u64) -> CasePlan {
+fn write(records: u64, threads: usize, value: u64, seconds: u64, warmup: Warmup) -> CasePlan {
     // large values: fewer rows, small ones: more, so that each case writes about as much, within reason
     let rows = (records * 1_000 / value).clamp(1_000, records * 3) / threads as u64;
-    let all = rows as f64 * threads as f64;
     let load = Load::new(
-        all / 60_000.0 + all * value as f64 / 80e6,
+        seconds as f64,
         &format!(
-            "pe --table=W{threads}x{value} --rows={rows} --presplit={PRESPLIT} --valueSize={value} \
+            "pe --table=W{threads}x{value} --rows={rows} --seconds={seconds} --presplit={PRESPLIT} --valueSize={value} \
              randomWrite {threads}",
         ),
     );
-    case(&write_id(threads, value), &format!("Writes, {threads} clients, {value} bytes"), &[], load, 0)
+    case(&write_id(threads, value), &format!("Writes, {threads} clients, {value} bytes"), &[], load, warmup)
 }
 
 /// Multi-gets from one table, whose rows have been flushed and read once, so that they come from the cache.
-fn read(records: u64, threads: usize) -> CasePlan {
+fn read(records: u64, threads: usize, seconds: u64, warmup: Warmup) -> CasePlan {
     let pe = |expected_s: f64, words: &str| Load::new(expected_s, &format!("pe --table=Reads {words}"));
     let expected_s = records as f64 / 60_000.0;
     let fill = pe(
@@ -150,13 +156,21 @@ fn read(records: u64, threads: usize) -> CasePlan {
             "--rows={records} --presplit={PRESPLIT} --valueSize=1000 --flushCommits=true sequentialWrite 1"
         ),
     );
-    let warm = pe(expected_s, &format!("--rows={records} --valueSize=1000 scan 1"));
+    let cache = pe(expected_s, &format!("--rows={records} --valueSize=1000 scan 1"));
     let rows = records / threads as u64;
     let read = pe(
-        expected_s,
-        &format!("--rows={rows} --valueSize=1000 --multiGet={MULTI_GET} randomRead {threads}"),
+        seconds as f64,
+        &format!(
+            "--rows={rows} --seconds={seconds} --valueSize=1000 --multiGet={MULTI_GET} randomRead {threads}"
+        ),
     );
-    case(&read_id(threads), &format!("Multi-gets of {MULTI_GET}, {threads} clients"), &[fill, warm], read, 0)
+    case(
+        &read_id(threads),
+        &format!("Multi-gets of {MULTI_GET}, {threads} clients"),
+        &[fill, cache],
+        read,
+        warmup,
+    )
 }
 
 fn write_id(threads: usize, value: u64) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 
 use super::plan::Durability;
+use super::warm::Warmup;
 use crate::advise::parse_size;
 
 /// Properties of the machine that plans depend on.
@@ -22,7 +23,7 @@ pub struct RunArgs {
     /// The experiment.
     #[arg(value_enum, value_name = "NAME")]
     pub name: Name,
-    /// Use small sizes: about five minutes on 2 cores with 6 GB of memory.
+    /// Use small sizes and few repetitions: minutes instead of hours, on 2 cores with 6 GB of memory.
     #[arg(long)]
     pub quick: bool,
     /// Number of repetitions for each side [default: 3; with --quick as many as fit].
@@ -34,6 +35,9 @@ pub struct RunArgs {
     /// Run only these cases.
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub cases: Vec<String>,
+    /// Measure YCSB cases a second time, on a table that was updated, flushed and compacted several times.
+    #[arg(long)]
+    pub aged: bool,
     /// Output directory; an interrupted run found there is resumed [default: ./lab-NAME, ./lab-NAME-quick].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -78,9 +82,12 @@ pub struct SizeArgs {
     /// Operations per second in cases with one rate for all sides.
     #[arg(long, value_name = "PER SECOND", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// Warm-up before each measurement.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    /// Least warm-up before each measurement; at least 60 for a JVM. It lasts until the rate is steady [default: 60, Halcyon: 10].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=3_600))]
     pub warmup: Option<u64>,
+    /// Measure without a steady rate. For tests of the lab: the figures do not hold, and the page says so.
+    #[arg(long, hide = true)]
+    pub unjudged: bool,
 }
 
 /// The experiments.
@@ -96,6 +103,10 @@ pub enum Name {
     Zgc,
     /// Continuous ingest with Accumulo's native and Java maps.
     NativeMap,
+    /// Counters, queues, large values, time series, many regions, and more data than memory.
+    Shapes,
+    /// The smallest heap or budget that serves the same rows at the same rate.
+    Memory,
 }
 
 impl Name {
@@ -106,11 +117,23 @@ impl Name {
             Name::Offheap => "offheap",
             Name::Zgc => "zgc",
             Name::NativeMap => "native-map",
+            Name::Shapes => "shapes",
+            Name::Memory => "memory",
         }
     }
 }
 
 impl SizeArgs {
+    pub fn warmup(&self) -> Warmup {
+        Warmup::new(self.warmup, self.unjudged)
+    }
+
+    /// What the page says where the rule is off.
+    pub fn unjudged_note(&self) -> Option<String> {
+        let note = "Measured without waiting for a steady rate: the figures do not hold.";
+        self.unjudged.then(|| note.to_string())
+    }
+
     /// The error names an option that an experiment has no use for.
     pub fn allow(&self, experiment: Name, allowed: &[&str]) -> Result<(), String> {
         let given = [

@@ -2,12 +2,13 @@
 
 use super::options::size_text;
 use super::plan::{CasePlan, Collector, Load, Rate, Server, SidePlan};
+use super::warm::Warmup;
 
 /// Below this, G1's regions are set: HBase's chunks of 2 MiB must be smaller than half a region, or each takes whole ones.
 const REGIONS_SET_BELOW: u64 = 32 << 30;
 
 /// Of HBase's heap, by its own defaults: two fifths for cells and two for blocks.
-const CELLS_AND_BLOCKS_PERCENT: u64 = 80;
+pub const CELLS_AND_BLOCKS_PERCENT: u64 = 80;
 
 /// Regions of tables that are made divided.
 pub const PRESPLIT: u32 = 10;
@@ -99,14 +100,14 @@ pub fn ycsb_run(workload: char, records: u64, threads: usize, seconds: u64) -> L
 }
 
 /// A case without a wanted rate.
-pub fn case(id: &str, label: &str, prepare: &[Load], load: Load, warmup_s: u64) -> CasePlan {
+pub fn case(id: &str, label: &str, prepare: &[Load], load: Load, warmup: Warmup) -> CasePlan {
     CasePlan {
         id: id.to_string(),
         label: label.to_string(),
         prepare: prepare.to_vec(),
         load,
         rate: Rate::Free,
-        warmup_s,
+        warmup,
     }
 }
 

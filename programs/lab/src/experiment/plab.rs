@@ -41,7 +41,7 @@ impl Definition for Plab {
 
     fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
         let sizes = &args.sizes;
-        sizes.allow(Name::Plab, &["heap", "jdk", "records", "threads", "value-size"])?;
+        sizes.allow(Name::Plab, &["heap", "jdk", "records", "threads", "value-size", "seconds", "warmup"])?;
         let quick = args.quick;
         // less is not enough for HBase: with 2 GB it ran out of memory in this load
         let heap = if quick { 4 << 30 } else { (16 << 30).min(machine.heap_max()) };
@@ -52,13 +52,14 @@ impl Definition for Plab {
         let threads = SizeArgs::one("threads", &sizes.threads, 4)?;
         let value_size = SizeArgs::one("value-size", &sizes.value_size, 1_000)?;
 
-        let rows = records as f64 * threads as f64;
+        let rows = records * threads as u64;
+        let seconds = sizes.seconds.unwrap_or(if quick { 20 } else { 300 });
+        // the rows again and again: a single pass is over before a JVM has compiled its code
         let load = Load::new(
-            // HBase takes about 80 MB a second on two cores
-            rows * value_size as f64 / 80e6,
+            seconds as f64,
             &format!(
-                "pe --table=Plab --rows={records} --presplit={PRESPLIT} --compress=SNAPPY --inmemoryCompaction=BASIC \
-                 --valueSize={value_size} sequentialWrite {threads}"
+                "pe --table=Plab --rows={records} --seconds={seconds} --presplit={PRESPLIT} --compress=SNAPPY \
+                 --inmemoryCompaction=BASIC --valueSize={value_size} sequentialWrite {threads}"
             ),
         );
         let label = format!("PE sequentialWrite, {threads} clients, Snappy, BASIC");
@@ -73,13 +74,15 @@ impl Definition for Plab {
         Ok(Plan {
             name: Name::Plab.text().to_string(),
             quick,
-            repetitions: args.repetitions.unwrap_or(3),
+            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
             durability: args.durability,
             sides,
-            cases: vec![case(CASE, &label, &[], load, 0)],
+            cases: vec![case(CASE, &label, &[], load, sizes.warmup())],
+            not_faster: Vec::new(),
+            ladders: Vec::new(),
             scaled: vec![format!(
-                "Written: {} rows of {value_size} bytes into one server with a heap of {}, on {} logical processors.",
-                rows as u64,
+                "Written: {rows} rows of {value_size} bytes, over and over for {seconds} s, into one server with a heap of {}, on {} \
+                 logical processors.",
                 size_text(heap),
                 machine.cores
             )],

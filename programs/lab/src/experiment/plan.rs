@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::warm::Warmup;
 use crate::outcome::Product;
 
 /// What is to be measured.
@@ -17,6 +18,13 @@ pub struct Plan {
     pub durability: Durability,
     pub sides: Vec<SidePlan>,
     pub cases: Vec<CasePlan>,
+    /// Pairs of cases: the first does all that the second does, and more, so it cannot be faster on the same side.
+    #[serde(default)]
+    pub not_faster: Vec<(String, String)>,
+    /// Ids of sides that differ in their memory alone, the smallest first. Where there are ladders, only the smallest side of
+    /// each that serves is searched for; else all sides are measured.
+    #[serde(default)]
+    pub ladders: Vec<Vec<String>>,
     /// How sizes differ from the published ones, a sentence each.
     pub scaled: Vec<String>,
 }
@@ -117,7 +125,7 @@ pub struct CasePlan {
     pub prepare: Vec<Load>,
     pub load: Load,
     pub rate: Rate,
-    pub warmup_s: u64,
+    pub warmup: Warmup,
 }
 
 /// A call of the load generator.
@@ -163,6 +171,17 @@ impl Plan {
             .flat_map(move |repetition| self.sides.iter().map(move |side| Visit { repetition, side }))
     }
 
+    /// Visits as they are likely to be: of a ladder as many as halving takes, whichever they are.
+    pub fn expected_visits(&self) -> Vec<Visit<'_>> {
+        if self.ladders.is_empty() {
+            return self.visits().collect();
+        }
+        let steps = |ladder: &Vec<String>| (usize::BITS - ladder.len().leading_zeros()) as usize;
+        let ids: Vec<&String> =
+            self.ladders.iter().flat_map(|ladder| ladder.iter().take(steps(ladder))).collect();
+        self.visits().filter(|visit| ids.contains(&&visit.side.id)).collect()
+    }
+
     /// Leaves out sides and cases that were not asked for. The error names those that are not known.
     pub fn choose(&mut self, sides: &[String], cases: &[String]) -> Result<(), String> {
         let known: Vec<&str> = self.sides.iter().map(|side| side.id.as_str()).collect();
@@ -170,6 +189,10 @@ impl Plan {
         let known: Vec<&str> = self.cases.iter().map(|case| case.id.as_str()).collect();
         all_known("case", cases, &known)?;
         self.sides.retain(|side| sides.is_empty() || sides.contains(&side.id));
+        for ladder in &mut self.ladders {
+            ladder.retain(|id| sides.is_empty() || sides.contains(id));
+        }
+        self.ladders.retain(|ladder| !ladder.is_empty());
         let needed: Vec<String> = cases.iter().flat_map(|id| self.with_needed(id)).collect();
         self.cases.retain(|case| cases.is_empty() || needed.contains(&case.id));
         Ok(())
@@ -196,7 +219,7 @@ impl Plan {
                     all_s += load.expected_s;
                 }
             }
-            all_s += case.load.expected_s + case.warmup_s as f64;
+            all_s += case.load.expected_s + case.warmup.expected_s(side);
         }
         all_s
     }

@@ -49,8 +49,8 @@ impl Definition for ReadPauses {
         let threads = SizeArgs::one("threads", &sizes.threads, 16)?;
         // what an HBase on these cores can do without effort
         let rate = sizes.rate.unwrap_or(1_500 * u64::from(machine.cores));
-        let seconds = sizes.seconds.unwrap_or(if quick { 8 } else { 300 });
-        let warmup = sizes.warmup.unwrap_or(if quick { 2 } else { 60 });
+        let seconds = sizes.seconds.unwrap_or(if quick { 16 } else { 300 });
+        let warmup = sizes.warmup();
 
         let load = ycsb_load(records, threads);
         let run = ycsb_run('c', records, threads, seconds);
@@ -79,10 +79,12 @@ impl Definition for ReadPauses {
         Ok(Plan {
             name: Name::ReadPauses.text().to_string(),
             quick,
-            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
+            repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 3 }),
             durability: args.durability,
             sides: vec![g1, tuned, halcyon("halcyon", heap)],
             cases: vec![peak, half, same],
+            not_faster: Vec::new(),
+            ladders: Vec::new(),
             scaled: [
                 here("Heap", &size_text(PUBLISHED_HEAP), &size_text(heap)),
                 here("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),

@@ -73,6 +73,11 @@ fn in_order(plan: &Plan, results: &Results) -> Vec<Run> {
 
 /// Why it is not whole; nothing if each run is.
 fn partial(plan: &Plan, results: &Results, progress: &Progress) -> Option<String> {
+    if !plan.ladders.is_empty() {
+        // a size that does not serve is a result, too
+        let is_whole = progress.unserved == 0 && !progress.is_interrupted;
+        return (!is_whole).then(|| progress.notes.join("; "));
+    }
     let wanted = plan.sides.len() * plan.cases.len() * plan.repetitions as usize;
     let whole = results.runs().iter().filter(|run| run.partial.is_none()).count();
     if whole == wanted {

@@ -146,6 +146,14 @@ impl Results {
         Ok(())
     }
 
+    /// Marks a whole run as partial after the fact: another one shows that it does not hold.
+    pub fn refuse(&mut self, repetition: u32, side: &str, case: &str, why: &str) -> Result<(), String> {
+        let is_meant = |run: &Run| run.repetition == repetition && run.side == side && run.case == case;
+        let at = self.runs.iter().position(is_meant).expect("only a run that is there is refused");
+        let run = Run { partial: Some(why.to_string()), ..self.runs.remove(at) };
+        self.keep(run)
+    }
+
     pub fn keep_started(&self, side: &str, started: &Started) -> Result<(), String> {
         self.write(&self.directory.join("sides").join(format!("{side}.json")), started)
     }

@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::plan::{CasePlan, Load, Plan, Rate, SidePlan, Visit};
 use super::results::Results;
+use super::search::Search;
 use super::stage::{Order, Stage};
+use super::warm::Wanted;
 use crate::outcome::Run;
 
 /// How it went.
@@ -18,6 +20,8 @@ pub struct Progress {
     pub notes: Vec<String>,
     /// Sides that could not take part, and why.
     pub missing: HashMap<String, String>,
+    /// Ladders of which no side serves.
+    pub unserved: usize,
 }
 
 /// What the user sees meanwhile.
@@ -42,6 +46,9 @@ struct Runner<'a> {
     proven: HashSet<String>,
 }
 
+/// A preparation is not measured.
+const NONE: Wanted = Wanted { least_s: 0, max_s: None };
+
 /// Why a visit ends before its last case.
 enum Ended {
     Interrupted,
@@ -61,26 +68,10 @@ pub fn run(
     let (progress, proven) = (Progress::default(), HashSet::new());
     let mut runner = Runner { plan, results, stage, observer, progress, proven };
     runner.find_missing();
-    for visit in plan.visits() {
-        if runner.cases_left(visit).is_empty() || runner.progress.missing.contains_key(&visit.side.id) {
-            continue;
-        }
-        if runner.stage.is_interrupted() {
-            runner.progress.is_interrupted = true;
-            break;
-        }
-        let ended = runner.visit(visit);
-        runner.stage.stop();
-        match ended {
-            Ok(()) => {}
-            Err(Ended::Interrupted) => {
-                runner.progress.is_interrupted = true;
-                break;
-            }
-            Err(Ended::Useless(sentence)) => runner.note(sentence),
-            Err(Ended::Failed(sentence)) => return Err(sentence),
-        }
-        runner.observer.visited(runner.results, &runner.progress);
+    if plan.ladders.is_empty() {
+        runner.visit_all()?;
+    } else {
+        runner.search_all()?;
     }
     if runner.progress.is_interrupted {
         runner.progress.notes.push("it was interrupted".to_string());
@@ -89,6 +80,64 @@ pub fn run(
 }
 
 impl Runner<'_> {
+    fn visit_all(&mut self) -> Result<(), String> {
+        let plan = self.plan;
+        for visit in plan.visits() {
+            self.visit_once(visit)?;
+            if self.progress.is_interrupted {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The smallest side of each ladder, in each repetition anew.
+    fn search_all(&mut self) -> Result<(), String> {
+        let plan = self.plan;
+        for repetition in 1..=plan.repetitions {
+            for ladder in &plan.ladders {
+                let mut search = Search::new(plan, repetition, ladder);
+                while let Some(visit) = search.next() {
+                    self.visit_once(visit)?;
+                    if self.progress.is_interrupted {
+                        return Ok(());
+                    }
+                    search.learn(self.results);
+                }
+                if search.found().is_none() {
+                    let sides = format!("{} to {}", ladder[0], ladder[ladder.len() - 1]);
+                    self.note(format!("repetition {repetition}: of {sides} none serves"));
+                    self.progress.unserved += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures what is not there yet, and ends the server. The error is a sentence: results could not be written.
+    fn visit_once(&mut self, visit: Visit<'_>) -> Result<(), String> {
+        if self.cases_left(visit).is_empty() || self.progress.missing.contains_key(&visit.side.id) {
+            return Ok(());
+        }
+        if self.stage.is_interrupted() {
+            self.progress.is_interrupted = true;
+            return Ok(());
+        }
+        let ended = self.visit(visit);
+        self.stage.stop();
+        match ended {
+            Ok(()) => {}
+            Err(Ended::Interrupted) => {
+                self.progress.is_interrupted = true;
+                return Ok(());
+            }
+            Err(Ended::Useless(sentence)) => self.note(sentence),
+            Err(Ended::Failed(sentence)) => return Err(sentence),
+        }
+        self.observer.visited(self.results, &self.progress);
+        Ok(())
+    }
+
     fn note(&mut self, sentence: String) {
         self.observer.says(&sentence);
         self.progress.notes.push(sentence);
@@ -145,7 +194,7 @@ impl Runner<'_> {
             }
             let title = format!("{}: prepares {}", visit.side.label, case.label);
             self.begins(visit, &title);
-            let order = Order { load, rate: None, warmup_s: 0 };
+            let order = Order { load, rate: None, warmup: NONE };
             let failed = match self.stage.load(&order) {
                 Ok(run) => run.partial,
                 Err(sentence) => Some(sentence),
@@ -174,7 +223,8 @@ impl Runner<'_> {
             }
         };
         self.begins(visit, &place);
-        let order = Order { load: &case.load, rate, warmup_s: case.warmup_s };
+        let warmup = case.warmup.wanted(visit.side);
+        let order = Order { load: &case.load, rate, warmup };
         let loaded = self.stage.load(&order);
         let (is_interrupted, is_running) = (self.stage.is_interrupted(), self.stage.is_running());
         let failed = match loaded {
@@ -185,8 +235,12 @@ impl Runner<'_> {
                 if is_interrupted {
                     run.partial.get_or_insert("interrupted".to_string());
                 }
+                if run.partial.is_none() {
+                    run.partial = warmup.refuses(&run);
+                }
                 let failed = run.partial.clone();
                 self.keep(visit, case, run)?;
+                self.compare(visit)?;
                 failed
             }
             Err(sentence) => Some(sentence),
@@ -212,6 +266,29 @@ impl Runner<'_> {
         run.case = case.id.clone();
         run.repetition = visit.repetition;
         self.results.keep(run).map_err(Ended::Failed)
+    }
+
+    /// Refuses both of two runs of this visit where the one that does more is faster: the other was not warm.
+    fn compare(&mut self, visit: Visit<'_>) -> Result<(), Ended> {
+        for (more, less) in &self.plan.not_faster {
+            let rate = |case: &str| {
+                let run = self.results.run(visit.repetition, &visit.side.id, case)?;
+                run.partial.is_none().then_some(run.operations_per_s)
+            };
+            let (Some(more_per_s), Some(less_per_s)) = (rate(more), rate(less)) else { continue };
+            if more_per_s <= less_per_s {
+                continue;
+            }
+            let why = format!(
+                "{more} does all that {less} does and more, and is faster: {more_per_s:.0}/s, {less_per_s:.0}/s"
+            );
+            for case in [more, less] {
+                let refused = self.results.refuse(visit.repetition, &visit.side.id, case, &why);
+                refused.map_err(Ended::Failed)?;
+            }
+            self.note(format!("{}, repetition {}: {why}", visit.side.label, visit.repetition));
+        }
+        Ok(())
     }
 
     fn rate(&self, visit: Visit<'_>, case: &CasePlan) -> Result<Option<f64>, String> {

@@ -1,6 +1,7 @@
 //! Where an experiment takes place.
 
 use super::plan::{Load, SidePlan};
+use super::warm::Wanted;
 use crate::outcome::Run;
 
 /// Starts servers and loads them, one server at a time. The machine is one; a test's is another.
@@ -38,5 +39,5 @@ pub struct Started {
 pub struct Order<'a> {
     pub load: &'a Load,
     pub rate: Option<f64>,
-    pub warmup_s: u64,
+    pub warmup: Wanted,
 }

@@ -15,8 +15,12 @@ use super::plan::{CasePlan, Durability, Load, Plan, Rate, Server, SidePlan};
 use super::results::{Beginning, Results};
 use super::runner::{self, Observer, Progress};
 use super::stage::{Order, Stage, Started};
+use super::warm::Warmup;
 use super::{definition, report};
 use crate::outcome::{Entry, Environment, Resources, Run};
+
+mod searching;
+mod warming;
 
 /// What has happened, a word or two each.
 type Diary = Rc<RefCell<Vec<String>>>;
@@ -115,6 +119,8 @@ fn result(words: &str, rate: Option<f64>, partial: Option<String>) -> Run {
         started_ms: 1,
         elapsed_s: 10.0,
         partial,
+        warmup_s: 0.0,
+        warmup_rates_per_s: Vec::new(),
         operations: 100,
         operations_per_s: 10.0,
         rate_wanted_per_s: rate,
@@ -177,7 +183,7 @@ fn plan() -> Plan {
         prepare: prepare.iter().map(|words| Load::new(1.0, words)).collect(),
         load: Load::new(10.0, id),
         rate,
-        warmup_s: 0,
+        warmup: Warmup::Unjudged { seconds: 0 },
     };
     let half = Rate::Share { of: "peak".to_string(), share: 0.5 };
     Plan {
@@ -191,6 +197,8 @@ fn plan() -> Plan {
             case("half", &["fill"], half),
             case("other", &["fill", "more"], Rate::Fixed { per_s: 3.0 }),
         ],
+        not_faster: Vec::new(),
+        ladders: Vec::new(),
         scaled: Vec::new(),
     }
 }
@@ -416,14 +424,23 @@ fn machine() -> Machine {
     Machine { cores: 2, memory_bytes: 24 << 30, jdks: vec![17, 25] }
 }
 
-const ALL: [&str; 5] = ["read-pauses", "plab", "offheap", "zgc", "native-map"];
+const ALL: [&str; 7] = ["read-pauses", "plab", "offheap", "zgc", "native-map", "shapes", "memory"];
 
 #[test]
-fn quick_forms_take_about_five_minutes_and_little_memory() {
+fn quick_forms_take_minutes_and_little_memory() {
     for name in ALL {
         let plan = plan_for(&args(&format!("{name} --quick")), &machine()).unwrap();
-        let all_s: f64 = plan.visits().map(|visit| plan.visit_s(visit.side, plan.cases.iter())).sum();
-        assert!((100.0..360.0).contains(&all_s), "{name}: {all_s} s");
+        let visits = plan.expected_visits();
+        let all_s: f64 = visits.iter().map(|visit| plan.visit_s(visit.side, plan.cases.iter())).sum();
+        let warm_s: f64 = visits
+            .iter()
+            .flat_map(|visit| plan.cases.iter().map(move |case| (visit.side, case)))
+            .map(|(side, case)| case.warmup.expected_s(side))
+            .sum();
+        // shapes has twelve loads, and fills a table of five times the memory
+        let most_s = if name == "shapes" { 900.0 } else { 360.0 };
+        assert!((100.0..most_s).contains(&(all_s - warm_s)), "{name}: {all_s} s, warm-up {warm_s} s");
+        assert!(all_s < 1_800.0, "{name}: {all_s} s");
         for side in &plan.sides {
             let memory = match side.server {
                 Server::Halcyon { memory_bytes } => memory_bytes,
@@ -476,7 +493,7 @@ fn sides_and_cases_are_chosen() {
 #[test]
 fn options_that_mean_nothing_are_refused() {
     let told = |line: &str| plan_for(&args(line), &machine()).unwrap_err();
-    assert_eq!(told("plab --seconds 5"), "the experiment plab does not use --seconds");
+    assert_eq!(told("plab --rate 5"), "the experiment plab does not use --rate");
     assert_eq!(told("read-pauses --heap 1g,2g"), "--heap takes one value in this experiment");
     let plan = plan_for(&args("zgc --heap 1g,2g --jdk 21"), &machine()).unwrap();
     let ids: Vec<&str> = plan.sides.iter().map(|side| side.id.as_str()).collect();
@@ -503,4 +520,30 @@ fn tables_stand_without_results() {
         }
         assert!(experiment.sources.iter().all(|source| source.address.starts_with("https://")));
     }
+}
+
+#[test]
+fn aged_cases_come_after_all_fresh_ones_and_have_their_own_peaks() {
+    let mut plan = plan_for(&args("zgc --quick"), &machine()).unwrap();
+    let fresh = plan.cases.clone();
+    super::aging::add(&mut plan).unwrap();
+    assert_eq!(plan.cases.len(), 2 * fresh.len());
+    assert_eq!(plan.cases[..fresh.len()], fresh);
+    for (aged, fresh) in plan.cases[fresh.len()..].iter().zip(&fresh) {
+        assert_eq!((aged.id.clone(), &aged.load), (format!("aged-{}", fresh.id), &fresh.load));
+        assert_eq!(aged.prepare[..fresh.prepare.len()], fresh.prepare);
+        let age = aged.prepare.last().unwrap().words.join(" ");
+        assert!(age.starts_with("ycsb run --flush-every ") && age.contains("--workload a "), "{age}");
+        if let Rate::Share { of, .. } = &aged.rate {
+            assert_eq!(of, "aged-ycsb-a");
+        }
+    }
+    assert_eq!(plan.not_faster[1], ("aged-ycsb-f".to_string(), "aged-ycsb-a".to_string()));
+    plan.choose(&[], &["aged-ycsb-a-half".to_string()]).unwrap();
+    let ids: Vec<&str> = plan.cases.iter().map(|case| case.id.as_str()).collect();
+    assert_eq!(ids, ["aged-ycsb-a", "aged-ycsb-a-half"]);
+
+    let mut plab = plan_for(&args("plab --quick"), &machine()).unwrap();
+    let told = super::aging::add(&mut plab).unwrap_err();
+    assert_eq!(told, "the experiment plab does not use --aged: it has no YCSB table");
 }

@@ -68,8 +68,8 @@ impl Definition for Zgc {
         let full = PUBLISHED_RECORDS.min(least / 2 / RECORD_LEN);
         let records = sizes.records.unwrap_or(if quick { 50_000 } else { full });
         let threads = SizeArgs::one("threads", &sizes.threads, CLIENTS)?;
-        let seconds = sizes.seconds.unwrap_or(if quick { 4 } else { 60 });
-        let warmup = sizes.warmup.unwrap_or(if quick { 1 } else { 20 });
+        let seconds = sizes.seconds.unwrap_or(if quick { 12 } else { 60 });
+        let warmup = sizes.warmup();
 
         let mut sides: Vec<SidePlan> = Vec::new();
         for heap in &heaps {
@@ -104,10 +104,12 @@ impl Definition for Zgc {
         Ok(Plan {
             name: Name::Zgc.text().to_string(),
             quick,
-            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
+            repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 3 }),
             durability: args.durability,
             sides,
             cases,
+            not_faster: vec![("ycsb-f".to_string(), "ycsb-a".to_string())],
+            ladders: Vec::new(),
             scaled: [
                 scaled("Heap", "31g", &heaps_here.join(", ")),
                 scaled("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),

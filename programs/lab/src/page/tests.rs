@@ -272,6 +272,8 @@ fn runs() -> impl Strategy<Value = Run> {
                 started_ms: count,
                 elapsed_s: n[0],
                 partial,
+                warmup_s: n[2],
+                warmup_rates_per_s: vec![n[3]],
                 operations: count,
                 operations_per_s: n[1],
                 rate_wanted_per_s,

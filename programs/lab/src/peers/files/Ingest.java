@@ -1,5 +1,5 @@
 // Ingest CLIENT_PROPERTIES [--table T] [--clients N] [--nodes N] [--time SECONDS] [--batch N] [--layer N] [--presplit N]
-//        [--rate PER_SECOND] [--warmup SECONDS] [--slow-ms MS] [--seed N] [--json FILE] [--server-pid PID]
+//        [--rate PER_SECOND] [--warmup SECONDS] [--warmup-max SECONDS] [--slow-ms MS] [--seed N] [--json FILE] [--server-pid PID]
 //        [--progress-period SECONDS]
 //
 // `halcyon bench ingest write` for Accumulo: the same nodes, options, measurements and results. A step adds a batch of
@@ -51,7 +51,7 @@ public class Ingest {
   static final Map<String, String> options = new TreeMap<>(Map.of("table", "ci", "clients", "4", "nodes", "1000000",
       "batch", "1000", "layer", "10000", "presplit", "8", "warmup", "0", "slow-ms", "10", "progress-period", "10"));
   static final List<String> NAMES = List.of("table", "clients", "nodes", "time", "batch", "layer", "presplit", "rate",
-      "warmup", "slow-ms", "seed", "json", "server-pid", "progress-period");
+      "warmup", "warmup-max", "slow-ms", "seed", "json", "server-pid", "progress-period");
 
   static void readOptions(String[] arguments) {
     for (int at = 1; at < arguments.length; at++) {
@@ -302,6 +302,11 @@ public class Ingest {
     var slow = new PriorityQueue<Slow>(Comparator.comparingLong(Slow::latencyUs));
     var series = new ArrayList<Second>();
     long slowCount = 0, operations = 0, warmupOperations = 0;
+    // with a maximum the warm-up lasts until it is steady, as that of halcyon bench
+    Long warmupMaxS = options.containsKey("warmup-max") ? Long.valueOf(options.get("warmup-max")) : null;
+    boolean hasWarmup = warmupS > 0 || warmupMaxS != null;
+    var warmupRates = new ArrayList<Object>();
+    double warmupLengthS = 0;
     boolean measuring = false;
     long startNs = beginNs, startedMs = 0, lastNs = beginNs, progressNs = beginNs, progressOperations = 0;
     double clientBefore = 0;
@@ -309,21 +314,36 @@ public class Ingest {
     while (true) {
       boolean over = threads.stream().noneMatch(Thread::isAlive) || stop;
       long nowNs = System.nanoTime();
-      if (!measuring && (over || nowNs - beginNs >= warmupS * 1_000_000_000L)) {
+      if (!measuring && nowNs - lastNs >= 1_000_000_000L) {
+        long done = 0;
+        for (Recorder recorder : recorders) {
+          done += recorder.drain(new Histogram(), new ArrayList<>());
+        }
+        warmupOperations += done;
+        warmupRates.add(done / ((nowNs - lastNs) / 1e9));
+        lastNs = nowNs;
+      }
+      double warmingS = (nowNs - beginNs) / 1e9;
+      boolean late = warmupMaxS != null && warmingS >= Math.max(warmupS, warmupMaxS);
+      if (!measuring && (over || warmingS >= warmupS && (warmupMaxS == null || late || isSteady(warmupRates)))) {
         measuring = true;
+        warmupLengthS = hasWarmup ? warmingS : 0;
+        if (!over && warmupMaxS != null && !isSteady(warmupRates) && partial == null) {
+          partial = String.format(Locale.ROOT, "not steady after a warm-up of %.0f s", warmingS);
+        }
         for (Recorder recorder : recorders) {
           warmupOperations += recorder.drain(new Histogram(), new ArrayList<>());
         }
-        measuredFromNs = warmupS == 0 ? beginNs : nowNs;
+        measuredFromNs = hasWarmup ? nowNs : beginNs;
         startNs = lastNs = progressNs = measuredFromNs;
         startedMs = System.currentTimeMillis() - (nowNs - startNs) / 1_000_000;
         clientBefore = clientCpu();
         serverBefore = serverCpu();
-        if (warmupS == 0) { // nothing was measured before
+        if (!hasWarmup) { // nothing was measured before
           operations += warmupOperations;
           warmupOperations = 0;
         }
-        if (over && warmupS > 0 && partial == null) {
+        if (over && hasWarmup && partial == null) {
           partial = "all was done before the warm-up was over";
         }
       } else if (measuring && (over || nowNs - lastNs >= 1_000_000_000L)) {
@@ -404,7 +424,8 @@ public class Ingest {
       json.put("cluster", cluster);
       json.put("started_ms", startedMs);
       json.put("ended_ms", System.currentTimeMillis());
-      json.put("warmup_s", warmupS);
+      json.put("warmup_s", warmupLengthS);
+      json.put("warmup_rates_per_s", warmupRates);
       json.put("warmup_operations", warmupOperations);
       json.put("partial", partial);
       json.put("rate_wanted_per_s", rate);
@@ -464,6 +485,19 @@ public class Ingest {
       System.err.println("ingest: the result is partial: " + partial);
     }
     return partial == null;
+  }
+
+  /** Whether the rates of the last three seconds differ by less than 5 %. */
+  static boolean isSteady(List<Object> rates) {
+    if (rates.size() < 3) {
+      return false;
+    }
+    double least = Double.POSITIVE_INFINITY, largest = 0;
+    for (Object rate : rates.subList(rates.size() - 3, rates.size())) {
+      least = Math.min(least, (Double) rate);
+      largest = Math.max(largest, (Double) rate);
+    }
+    return largest > 0 && largest - least < largest * 0.05;
   }
 
   static List<Object> commandLine() {
