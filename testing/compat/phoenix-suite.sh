@@ -37,9 +37,15 @@ PHOENIX_LIB="$HOME/.cache/halcyon/phoenix-5.2.1"
 maven_jars "$HERE/phoenix/pom.xml" "$PHOENIX_LIB"
 coprocessor_host "$DIR/host"
 # Tests name coprocessors of their own, which are in their jar. Their client makes the table of sequences with four buckets; what the
-# coprocessors ask of sequences themselves has to know that (QueryServicesTestImpl).
-coprocessor_site "$COPROCESSOR_HOST_JAR:$HBASE_LIB/*:$PHOENIX_LIB/*:$TESTS_JAR" "halcyon.coprocessor.host.heap=${HOST_HEAP:-1073741824}" \
-  hbase.regionserver.wal.codec=org.apache.hadoop.hbase.regionserver.wal.IndexedWALEditCodec phoenix.sequence.saltBuckets=4 \
+# coprocessors ask of sequences themselves has to know that (QueryServicesTestImpl). Some of their coprocessors extend one of the tests of HBase,
+# which asserts by JUnit.
+# Their own cluster takes descriptors that are not sane, such as regions of 10 KB, and Phoenix's tasks do not wait there for a minute
+# (BaseTest.setUpConfigForMiniCluster).
+OF_TESTS="$(printf ':%s' "$SUITE_LIB"/{hbase-*-tests,junit-4*,hamcrest*}.jar)"
+coprocessor_site "$COPROCESSOR_HOST_JAR:$HBASE_LIB/*:$PHOENIX_LIB/*:$TESTS_JAR$OF_TESTS" \
+  "halcyon.coprocessor.host.heap=${HOST_HEAP:-1073741824}" hbase.table.sanity.checks=false phoenix.sequence.saltBuckets=4 \
+  phoenix.task.handling.interval.ms=10000 phoenix.global.index.row.age.threshold.to.delete.ms=0 \
+  hbase.regionserver.wal.codec=org.apache.hadoop.hbase.regionserver.wal.IndexedWALEditCodec \
   > "$DIR/conf/hbase-site.xml"
 
 server_new() { # with new data

@@ -41,15 +41,16 @@ public final class Suite extends RunListener {
       return;
     }
     System.setOut(System.err); // tests print as well
-    JUnitCore core = new JUnitCore();
-    core.addListener(new Suite(out, arguments[0]));
-    Request request = Request.aClass(Class.forName(arguments[0]));
-    List<String> tests = List.of(arguments).subList(2, arguments.length);
+    // First: a class may make up names when it is loaded.
     for (String counter : List.of("NAME_SUFFIX", "SEQ_NAME_SUFFIX")) {
       Field field = BaseTest.class.getDeclaredField(counter);
       field.setAccessible(true);
       ((AtomicInteger) field.get(null)).set(Integer.parseInt(arguments[1]));
     }
+    JUnitCore core = new JUnitCore();
+    core.addListener(new Suite(out, arguments[0]));
+    Request request = Request.aClass(Class.forName(arguments[0]));
+    List<String> tests = List.of(arguments).subList(2, arguments.length);
     if (!tests.isEmpty()) {
       request = request.filterWith(new Filter() {
         @Override
