@@ -4,8 +4,13 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.PrivateCellUtil;
@@ -19,10 +24,41 @@ import org.apache.hadoop.ipc.RemoteException;
 
 /** What one system has answered to one step, as lines of text. What differs from run to run is replaced. */
 final class Answer {
-  private static final java.util.regex.Pattern HEX = java.util.regex.Pattern.compile("\\\\x[0-9A-Fa-f]{2}");
+  private static final Pattern HEX = Pattern.compile("\\\\x[0-9A-Fa-f]{2}");
+  /** A time that a server has set, until the answer is complete. */
+  private static final Pattern NOW = Pattern.compile("/now\\{([0-9]+)}/");
   final List<String> lines = new ArrayList<>();
+  /** Begins a line that tells of something that is wrong, also if both sides have it. */
+  static final String WRONG = "wrong: ";
   int answers;
   int cells;
+  /** Calls that failed before the client had this answer, by the class of their error. */
+  final Map<String, Long> failedCalls = new TreeMap<>();
+
+  /** The answer is complete. The arguments are calls that have failed, before it and now. */
+  void end(Map<String, Long> before, Map<String, Long> after) {
+    after.forEach((error, count) -> {
+      long more = count - before.getOrDefault(error, 0L);
+      if (more > 0) failedCalls.put(error, more);
+    });
+    numberTimes();
+  }
+
+  /** Gives the times that a server has set their numbers in their row. Whether those of two rows of a batch are one depends on the clock. */
+  private void numberTimes() {
+    Map<String, TreeSet<Long>> times = new TreeMap<>();
+    for (String line : lines) {
+      for (Matcher found = NOW.matcher(line); found.find();) {
+        times.computeIfAbsent(rowOf(line), row -> new TreeSet<>()).add(Long.valueOf(found.group(1)));
+      }
+    }
+    lines.replaceAll(line -> NOW.matcher(line)
+        .replaceAll(found -> "/now" + times.get(rowOf(line)).headSet(Long.valueOf(found.group(1)), true).size() + "/"));
+  }
+
+  private static String rowOf(String line) {
+    return line.substring(0, line.indexOf('/') + 1);
+  }
 
   void add(Object value) {
     answers++;
@@ -32,6 +68,12 @@ final class Answer {
   void add(Result result) {
     answers++;
     note(result);
+  }
+
+  void addAll(Answer other) {
+    lines.addAll(other.lines);
+    answers += other.answers;
+    cells += other.cells;
   }
 
   /** A line that belongs to the answer before it. */
@@ -78,13 +120,17 @@ final class Answer {
   static String text(Cell cell) {
     StringBuilder text = new StringBuilder(Domain.text(CellUtil.cloneRow(cell))).append('/')
         .append(Domain.text(CellUtil.cloneFamily(cell))).append(':').append(Domain.text(CellUtil.cloneQualifier(cell)))
-        .append('/').append(Times.text(cell.getTimestamp())).append('/').append(cell.getType()).append('=')
+        .append('/').append(time(cell.getTimestamp())).append('/').append(cell.getType()).append('=')
         .append(Domain.text(CellUtil.cloneValue(cell)));
     for (Iterator<Tag> tags = PrivateCellUtil.tagsIterator(cell); tags.hasNext();) {
       Tag tag = tags.next();
       text.append(" tag").append(tag.getType()).append('=').append(Bytes.toStringBinary(Tag.cloneValue(tag)));
     }
     return text.toString();
+  }
+
+  private static String time(long timestamp) {
+    return Times.isNow(timestamp) ? "now{" + timestamp + "}" : Times.text(timestamp);
   }
 
   /** The cause, without what the client has wrapped around it. */

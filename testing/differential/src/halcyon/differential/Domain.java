@@ -23,7 +23,17 @@ final class Domain {
     Bytes.toBytes(new java.math.BigDecimal("1.50")), Bytes.toBytes(new java.math.BigDecimal("-3")), bytes("x".repeat(300)),
   };
 
+  /** Longer than a block, and than the limit from which a value of a MOB family is in a file of its own. */
+  private static final byte[][] LARGE_VALUES = {bytes("y".repeat(1_500)), bytes("0123456789".repeat(700)), bytes("z".repeat(20_000)), noise(3_000)};
+
   private Domain() {}
+
+  /** What does not compress. */
+  private static byte[] noise(int length) {
+    byte[] noise = new byte[length];
+    new Random(length).nextBytes(noise);
+    return noise;
+  }
 
   static byte[] bytes(String text) {
     return text.getBytes(StandardCharsets.UTF_8);
@@ -31,6 +41,21 @@ final class Domain {
 
   static byte[] row(Random random) {
     return ROWS[random.nextInt(ROWS.length)];
+  }
+
+  /** One of the rows with counters. */
+  static byte[] countedRow(Random random) {
+    byte[] row = row(random);
+    while (!isCounted(row)) row = row(random);
+    return row;
+  }
+
+  /**
+   * Whether increments and appends change the row. Its puts are not ahead of the clock then: from such a value HBase makes one that is a
+   * millisecond later, and Halcyon one of the same time (docs/decisions/0003-timestamps-around-deletes.md).
+   */
+  static boolean isCounted(byte[] row) {
+    return row.length > 0 && row[row.length - 1] % 2 != 0;
   }
 
   /** Also rows that are between others, and the empty one. */
@@ -56,6 +81,11 @@ final class Domain {
 
   static byte[] value(Random random) {
     return VALUES[random.nextInt(VALUES.length)];
+  }
+
+  /** One that a cell of the family can have: with several blocks HBase passes over markers in the unnamed column. */
+  static byte[] value(byte[] family, Random random) {
+    return !Families.hasUnnamedColumn(family) && chance(random, 12) ? LARGE_VALUES[random.nextInt(LARGE_VALUES.length)] : value(random);
   }
 
   static byte[] prefix(Random random, byte[] whole) {

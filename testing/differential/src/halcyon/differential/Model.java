@@ -14,7 +14,11 @@ final class Model {
     final TableName name;
     List<byte[]> families = new ArrayList<>();
     TreeSet<byte[]> splits = new TreeSet<>(Bytes.BYTES_COMPARATOR);
+    /** What its families have, or had. The report counts steps by it. */
+    TreeSet<String> features = new TreeSet<>();
     boolean isEnabled = true;
+    /** Whether each mutation is in the WAL when it is acknowledged, whatever the table says. */
+    boolean isDurable;
 
     Shape(TableName name) {
       this.name = name;
@@ -26,6 +30,8 @@ final class Model {
       copy.families = new ArrayList<>(families);
       copy.splits = new TreeSet<>(splits);
       copy.isEnabled = isEnabled;
+      copy.isDurable = isDurable;
+      copy.features = new TreeSet<>(features);
       return copy;
     }
 
@@ -33,7 +39,13 @@ final class Model {
       Shape copy = new Shape(other);
       copy.families = new ArrayList<>(families);
       copy.splits = new TreeSet<>(splits);
+      copy.features = new TreeSet<>(features);
       return copy;
+    }
+
+    /** Whether filters see values. Those of HBase see references to values in MOB files, and Halcyon's the values (docs/COMPATIBILITY.md). */
+    boolean showsValues() {
+      return !features.contains(Families.MOB_FAMILY);
     }
 
     byte[] family(Random random) {

@@ -60,7 +60,7 @@ final class MutationSteps {
   }
 
   private static Step append(long seed, Model.Shape shape) throws IOException {
-    Maker<Append> maker = random -> mutations(random, shape).append(Domain.row(random));
+    Maker<Append> maker = random -> mutations(random, shape).append(Domain.countedRow(random));
     return new Step("append", shape.name + " " + StepText.of(maker.make(new Random(seed))), (side, answer) -> {
       try (Table table = side.table(shape.name)) {
         answer.add(table.append(maker.make(new Random(seed))));
@@ -69,7 +69,7 @@ final class MutationSteps {
   }
 
   private static Step increment(long seed, Model.Shape shape) throws IOException {
-    Maker<Increment> maker = random -> mutations(random, shape).increment(Domain.row(random));
+    Maker<Increment> maker = random -> mutations(random, shape).increment(Domain.countedRow(random));
     return new Step("increment", shape.name + " " + StepText.of(maker.make(new Random(seed))), (side, answer) -> {
       try (Table table = side.table(shape.name)) {
         answer.add(table.increment(maker.make(new Random(seed))));
@@ -79,7 +79,7 @@ final class MutationSteps {
 
   private static Step incrementColumnValue(long seed, Model.Shape shape) {
     Random random = new Random(seed);
-    byte[] row = Domain.row(random);
+    byte[] row = Domain.countedRow(random);
     byte[] family = shape.anyFamily(random);
     long amount = random.nextInt(5) == 0 ? Long.MAX_VALUE : random.nextInt(9) - 4;
     return new Step("increment", shape.name + " incrementColumnValue " + Domain.text(row) + "/" + Domain.text(family) + ":n by " + amount,
@@ -186,7 +186,8 @@ final class MutationSteps {
     });
   }
 
-  private static List<byte[]> rows(Random random) {
+  /** Different ones. */
+  static List<byte[]> rows(Random random) {
     Set<String> seen = new HashSet<>();
     List<byte[]> rows = new ArrayList<>();
     for (int count = 1 + random.nextInt(6); count > 0; count--) {

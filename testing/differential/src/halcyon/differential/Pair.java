@@ -14,7 +14,7 @@ import org.apache.hadoop.hbase.client.SnapshotDescription;
 
 /** Both systems, asked at the same time. */
 final class Pair implements AutoCloseable {
-  private static final long STEP_SECONDS_MAX = 150;
+  private static final long STEP_SECONDS_MAX = 300;
   /** As in run.sh. */
   private static final long LEASE_MS = 5000;
   /** On a busy machine 50 were too few. */
@@ -86,6 +86,8 @@ final class Pair implements AutoCloseable {
       if (!namespace.getName().equals("default") && !namespace.getName().equals("hbase")) side.admin.deleteNamespace(namespace.getName());
     }
     side.forgetRegions();
+    // From here on only when a step asks for it.
+    side.admin.compactionSwitch(false, java.util.List.of());
   }
 
   @Override

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.client.*;
@@ -130,16 +131,21 @@ final class ReadSteps {
     long scanSeed = random.nextLong();
     long putSeed = random.nextLong();
     int before = 1 + random.nextInt(4);
+    boolean isSecond = random.nextBoolean();
     String text = shape.name + " " + before + " results of " + StepText.of(oneScan(scanSeed, shape)) + " then "
-        + StepText.of(onePut(putSeed, shape));
-    return new Step("scan with changes", text, (side, answer) -> {
+        + (isSecond ? "another client " : "") + StepText.of(onePut(putSeed, shape));
+    Step step = new Step("scan with changes", text, (side, answer) -> {
       boolean isWritten = false;
       Scan scan = interrupting(scanSeed, shape);
       try (Table table = side.table(shape.name); ResultScanner scanner = table.getScanner(scan)) {
         answer.answers++;
-        for (int i = 0; i < before; i++) answer.note(withoutHint(scan, scanner.next()));
+        for (int i = 0; i < before; i++) {
+          Result result = scanner.next();
+          while (result != null && result.isCursor()) result = scanner.next(); // a busy server sends them
+          answer.note(withoutHint(scan, result));
+        }
         isWritten = true;
-        change(side, shape, putSeed);
+        change(isSecond ? side.second() : side, shape, putSeed);
         int results = 0;
         for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
           if (!result.isCursor()) answer.note(withoutHint(scan, result));
@@ -151,6 +157,7 @@ final class ReadSteps {
         change(side, shape, putSeed); // both sides are to have it
       }
     });
+    return isSecond ? step.with(Set.of(Step.SECOND_CLIENT)) : step;
   }
 
   private static void change(Side side, Model.Shape shape, long putSeed) throws IOException {
@@ -183,12 +190,16 @@ final class ReadSteps {
       try (Table table = side.table(shape.name)) {
         for (boolean raw : new boolean[] {false, true}) {
           answer.add(raw ? "raw" : "visible");
-          Scan scan = new Scan().readAllVersions().setRaw(raw).setCaching(100);
-          try (ResultScanner scanner = table.getScanner(scan)) {
-            for (Result result : scanner) answer.note(result);
-          }
+          all(table, raw, answer);
         }
       }
     });
+  }
+
+  /** Every cell of a table that a scan can show, or a raw one. */
+  static void all(Table table, boolean raw, Answer answer) throws IOException {
+    try (ResultScanner scanner = table.getScanner(new Scan().readAllVersions().setRaw(raw).setCaching(100))) {
+      for (Result result : scanner) answer.note(result);
+    }
   }
 }

@@ -37,7 +37,7 @@ final class Reads {
     else if (Domain.chance(random, 20)) get.readAllVersions();
     if (Domain.chance(random, 20)) time(get);
     if (Domain.chance(random, 10)) familyTime(get);
-    if (Domain.chance(random, 35)) get.setFilter(new RandomFilters(random, shape).filter());
+    if (Domain.chance(random, 35) && shape.showsValues()) get.setFilter(new RandomFilters(random, shape).filter());
     if (Domain.chance(random, 15)) get.setMaxResultsPerColumnFamily(random.nextInt(4));
     if (Domain.chance(random, 15)) get.setRowOffsetPerColumnFamily(random.nextInt(3));
     if (Domain.chance(random, 10)) get.setCheckExistenceOnly(true);
@@ -91,7 +91,7 @@ final class Reads {
 
   private void filter(Scan scan) {
     Filter filter = new RandomFilters(random, shape).withoutFailures().filter();
-    if (isComparable(scan, FilterText.of(filter))) scan.setFilter(filter);
+    if (shape.showsValues() && isComparable(scan, FilterText.of(filter))) scan.setFilter(filter);
   }
 
   /** docs/DIFFERENTIAL.md says what is left out and why. */

@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -20,12 +21,20 @@ final class Report implements AutoCloseable {
   /** Of a kind of steps with so many answers, at least one in {@link #SOUND_ONE_IN} has to be no error: errors are often equal. */
   private static final int ANSWERS_LEAST = 20;
   private static final int SOUND_ONE_IN = 4;
+  /** Errors of calls that the client repeats because of where a region is at the moment. */
+  private static final Set<String> MOVED = Set.of("NotServingRegionException", "RegionMovedException", "RegionOpeningException");
+  private static final Pattern LARGE = Pattern.compile("\\.\\.\\.[0-9]{4,}#");
+  private static final Pattern OWN_TAG = Pattern.compile(" tag7[0-9]=");
   private static final int PRINTED_MAX = 3;
   private static final int CONTEXT = 3;
   private final Deliberate deliberate;
   private final PrintStream details;
   /** Of each kind of steps: answers, differences, errors among the answers. */
   private final Map<String, long[]> kinds = new TreeMap<>();
+  /** The same of steps by what they were with. */
+  private final Map<String, long[]> with = new TreeMap<>();
+  /** By side, calls that failed in steps that went well, by the class of the error. */
+  private final Map<String, Map<String, Long>> repeated = new LinkedHashMap<>();
   private final Map<String, Integer> differences = new LinkedHashMap<>();
   private final Map<String, Integer> wordings = new LinkedHashMap<>();
   long steps;
@@ -36,6 +45,7 @@ final class Report implements AutoCloseable {
   /** Deliberate differences that left the systems in different states, by kind of the step. */
   private final Map<String, Integer> otherStates = new TreeMap<>();
   private int unanswered;
+  private int wrong;
 
   Report(Deliberate deliberate, Path details) throws IOException {
     this.deliberate = deliberate;
@@ -73,8 +83,16 @@ final class Report implements AutoCloseable {
   /** Counts a step that was compared, and prints it if the answers differ. */
   Verdict add(long seed, int number, Step step, Answer reference, Answer tested) {
     Verdict verdict = judge(step, reference, tested);
-    long[] count = kinds.computeIfAbsent(step.kind(), kind -> new long[3]);
-    count[0] += reference.answers;
+    long errorsOfStep = reference.lines.stream().filter(line -> ERROR.matcher(line).matches()).count();
+    boolean isDifferent = verdict == Verdict.DIFFERENT;
+    count(kinds, step.kind(), reference.answers, errorsOfStep, isDifferent);
+    for (String each : step.with()) count(with, each, reference.answers, errorsOfStep, isDifferent);
+    if (reference.lines.stream().anyMatch(line -> LARGE.matcher(line).find())) count(with, "values over 999 bytes", reference.answers, errorsOfStep, isDifferent);
+    if (reference.lines.stream().anyMatch(line -> OWN_TAG.matcher(line).find())) count(with, "tags of the client", reference.answers, errorsOfStep, isDifferent);
+    if (!step.kind().equals("kill")) {
+      noteRepeated("HBase", reference);
+      noteRepeated("Halcyon", tested);
+    }
     steps++;
     answers += reference.answers;
     cells += reference.cells;
@@ -82,12 +100,16 @@ final class Report implements AutoCloseable {
       Matcher error = ERROR.matcher(line);
       if (error.matches()) {
         errors.merge(error.group(1), 1, Integer::sum);
-        count[2]++;
       }
     }
     // Both sides may be out of time. That is equal, and nothing was compared.
     for (Answer answer : new Answer[] {reference, tested}) {
-      for (String line : answer.lines) if (line.startsWith(NO_ANSWER)) unanswered++;
+      for (String line : answer.lines) {
+        if (line.startsWith(NO_ANSWER)) unanswered++;
+        if (!line.startsWith(Answer.WRONG)) continue;
+        wrong++;
+        System.out.println("FAILED: SEED=" + seed + " step " + number + ": " + line);
+      }
     }
     if (verdict == Verdict.DELIBERATE) {
       deliberateCount++;
@@ -100,10 +122,30 @@ final class Report implements AutoCloseable {
         }
       }
     } else if (verdict == Verdict.DIFFERENT) {
-      count[1]++;
       different(seed, number, step, reference, tested);
     }
     return verdict;
+  }
+
+  private static void count(Map<String, long[]> counts, String name, long answers, long errors, boolean isDifferent) {
+    long[] count = counts.computeIfAbsent(name, each -> new long[3]);
+    count[0] += answers;
+    count[1] += isDifferent ? 1 : 0;
+    count[2] += errors;
+  }
+
+  /** Of a step that went well: an error in the answer has been seen. */
+  private void noteRepeated(String side, Answer answer) {
+    Map<String, Long> counts = repeated.computeIfAbsent(side, each -> new TreeMap<>());
+    if (answer.lines.stream().anyMatch(line -> ERROR.matcher(line).matches())) return;
+    answer.failedCalls.forEach((error, count) -> counts.merge(error, count, Long::sum));
+  }
+
+  /** Errors of Halcyon that went away when the client asked again, and that do not say that a region is elsewhere. HBase has none of them. */
+  private List<String> strange() {
+    Map<String, Long> ours = repeated.getOrDefault("Halcyon", Map.of());
+    Map<String, Long> theirs = repeated.getOrDefault("HBase", Map.of());
+    return ours.keySet().stream().filter(error -> !MOVED.contains(error) && !theirs.containsKey(error)).toList();
   }
 
   /** The step's difference was meant and left other contents, in rows that the step names. */
@@ -122,7 +164,9 @@ final class Report implements AutoCloseable {
 
   /** Kinds of steps of which too few had an answer that is no error. */
   private List<String> errorKinds() {
-    return kinds.entrySet().stream().filter(kind -> !kind.getKey().contains("wrong") && kind.getValue()[0] >= ANSWERS_LEAST
+    Map<String, long[]> all = new TreeMap<>(kinds);
+    all.putAll(with);
+    return all.entrySet().stream().filter(kind -> !kind.getKey().contains("wrong") && kind.getValue()[0] >= ANSWERS_LEAST
         && (kind.getValue()[0] - kind.getValue()[2]) * SOUND_ONE_IN < kind.getValue()[0]).map(Map.Entry::getKey).toList();
   }
 
@@ -179,8 +223,11 @@ final class Report implements AutoCloseable {
   /** Prints the totals. */
   void finish(long seconds) {
     System.out.println();
-    System.out.printf("%-24s %10s %10s %12s%n", "kind", "answers", "errors", "differences");
-    kinds.forEach((kind, count) -> System.out.printf("%-24s %10d %10d %12d%n", kind, count[0], count[2], count[1]));
+    table("kind", kinds);
+    System.out.println();
+    table("of these with", with);
+    System.out.println("calls that failed in steps that went well, because the client asked again: " + repeated);
+    for (String error : strange()) System.out.println("FAILED: Halcyon had errors " + error + " that went away, and HBase had none");
     for (String kind : errorKinds()) System.out.println("FAILED: hardly an answer of the kind \"" + kind + "\" was no error");
     if (unanswered > 0) System.out.println("FAILED: " + unanswered + " steps had no answer within their time");
     System.out.println("deliberate differences that left other contents in rows that their steps name: " + otherStates);
@@ -199,8 +246,14 @@ final class Report implements AutoCloseable {
         + " other wordings, " + deliberateCount + " deliberate");
   }
 
+  private static void table(String title, Map<String, long[]> counts) {
+    System.out.printf("%-24s %10s %10s %8s %12s%n", title, "answers", "errors", "sound", "differences");
+    counts.forEach((name, count) -> System.out.printf("%-24s %10d %10d %7.1f%% %12d%n", name, count[0], count[2],
+        100.0 * Math.max(0, count[0] - count[2]) / Math.max(1, count[0]), count[1]));
+  }
+
   boolean isClean() {
-    return differences.isEmpty() && wordings.isEmpty() && errorKinds().isEmpty() && unanswered == 0;
+    return strange().isEmpty() && differences.isEmpty() && wordings.isEmpty() && errorKinds().isEmpty() && unanswered == 0 && wrong == 0;
   }
 
   @Override

@@ -1,5 +1,6 @@
 package halcyon.differential;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
@@ -24,7 +25,7 @@ final class TableSteps {
   Step any() {
     Model.Shape shape = model.table(random);
     if (!shape.isEnabled && random.nextInt(3) > 0) return enable(shape);
-    return switch (random.nextInt(24)) {
+    return switch (random.nextInt(28)) {
       case 0, 1, 2, 3, 4, 5 -> flush(shape);
       case 6, 7, 8, 9 -> major(shape);
       case 10 -> split(shape);
@@ -37,6 +38,7 @@ final class TableSteps {
       case 17 -> deleteFamily(shape);
       case 18, 19 -> modifyFamily(shape);
       case 20 -> modifyTable(shape);
+      case 21, 22, 23, 24 -> minor(shape);
       default -> look(shape);
     };
   }
@@ -59,9 +61,13 @@ final class TableSteps {
     TableName name = isOld ? model.table(random).name : TableName.valueOf(namespace, model.fresh("t"));
     Model.Shape shape = new Model.Shape(name);
     TableDescriptorBuilder table = TableDescriptorBuilder.newBuilder(name);
-    for (String family : List.of("a", "b", "c").subList(0, 1 + random.nextInt(3))) {
-      table.setColumnFamily(Families.random(Domain.bytes(family), random));
-      shape.families.add(Domain.bytes(family));
+    List<String> families = new ArrayList<>(List.of("a", "b", "c").subList(0, 1 + random.nextInt(3)));
+    if (random.nextInt(4) == 0) families.add(Domain.text(Families.MOB));
+    for (String each : families) {
+      ColumnFamilyDescriptor family = Families.random(Domain.bytes(each), random);
+      table.setColumnFamily(family);
+      shape.families.add(family.getName());
+      shape.features.addAll(Families.features(family));
     }
     for (int splits = random.nextInt(4); splits > 0; splits--) shape.splits.add(Domain.row(random));
     byte[][] splits = shape.splits.toArray(new byte[0][]);
@@ -93,6 +99,10 @@ final class TableSteps {
     byte[] family = random.nextInt(4) == 0 ? shape.family(random) : null;
     return admin("compact", "major compact " + shape.name + (family == null ? "" : " " + Domain.text(family)),
         (side, answer) -> Compactions.major(side, shape.name, family));
+  }
+
+  private Step minor(Model.Shape shape) {
+    return admin("minor compaction", "compact " + shape.name, (side, answer) -> Compactions.minor(side, shape.name));
   }
 
   private Step split(Model.Shape shape) {
@@ -153,8 +163,9 @@ final class TableSteps {
   }
 
   private Step addFamily(Model.Shape shape) {
-    byte[] name = Domain.bytes(List.of("a", "b", "c", "d").get(random.nextInt(4)));
+    byte[] name = Domain.bytes(List.of("a", "b", "c", "d", "m").get(random.nextInt(5)));
     ColumnFamilyDescriptor family = Families.random(name, random);
+    shape.features.addAll(Families.features(family));
     if (shape.families.stream().noneMatch(each -> Bytes.equals(each, name))) shape.families.add(name);
     return admin("alter", "add to " + shape.name + " " + family, (side, answer) -> side.admin.addColumnFamily(shape.name, family));
   }
@@ -168,6 +179,7 @@ final class TableSteps {
 
   private Step modifyFamily(Model.Shape shape) {
     ColumnFamilyDescriptor family = Families.random(shape.anyFamily(random), random);
+    shape.features.addAll(Families.features(family));
     return admin("alter", "modify in " + shape.name + " " + family, (side, answer) -> side.admin.modifyColumnFamily(shape.name, family));
   }
 

@@ -5,6 +5,7 @@ import java.util.Random;
 /**
  * Timestamps of a script. They are of four ages, so that a time to live divides them, and print without the clock:
  * {@code 7} is ancient, {@code B7} a day old, {@code F7} ten days ahead, and {@code now} what a server has set.
+ * Such a time lies in the run. Those of one row are numbered within an answer, so that two that have to differ do.
  */
 final class Times {
   static final long DAY = 86_400_000L;
@@ -13,7 +14,8 @@ final class Times {
   static final long BASE = STARTED - DAY;
   static final long FUTURE = STARTED + 10 * DAY;
   private static final long NEAR = 1_000_000L;
-  private static final long NOW_SPAN = 6 * 3_600_000L;
+  /** The clocks of a machine and of its servers are one. */
+  private static final long CLOCK_MS = 60_000L;
 
   private Times() {}
 
@@ -25,6 +27,12 @@ final class Times {
     return FUTURE + offset;
   }
 
+  /** Not one ahead of the clock. */
+  static long past(Random random) {
+    long timestamp = any(random);
+    return timestamp < FUTURE ? timestamp : timestamp - FUTURE;
+  }
+
   /** A bound of a time range. */
   static long bound(Random random) {
     return switch (random.nextInt(12)) {
@@ -34,9 +42,14 @@ final class Times {
     };
   }
 
+  /** Whether a server may have set it since this run began. */
+  static boolean isNow(long timestamp) {
+    return timestamp >= STARTED - CLOCK_MS && timestamp <= System.currentTimeMillis() + CLOCK_MS;
+  }
+
   static String text(long timestamp) {
     if (timestamp == Long.MAX_VALUE) return "latest";
-    if (Math.abs(timestamp - STARTED) < NOW_SPAN) return "now";
+    if (isNow(timestamp)) return "now";
     if (Math.abs(timestamp - BASE) < NEAR) return "B" + (timestamp - BASE);
     if (Math.abs(timestamp - FUTURE) < NEAR) return "F" + (timestamp - FUTURE);
     return Long.toString(timestamp);
