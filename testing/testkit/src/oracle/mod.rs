@@ -205,7 +205,8 @@ impl<'a> ByStore<'a> {
 }
 
 fn same_bytes(expected: &[Vec<Cell>], found: &[Vec<Cell>]) -> bool {
-    let bytes = |cells: &Vec<Cell>| cells.iter().map(|cell| cell.bytes().clone()).collect::<Vec<_>>();
+    let bytes =
+        |cells: &Vec<Cell>| -> Vec<bytes::Bytes> { cells.iter().map(|cell| cell.bytes().clone()).collect() };
     expected.iter().map(bytes).eq(found.iter().map(bytes))
 }
 
