@@ -207,6 +207,8 @@ struct Progress {
     is_listed: bool,
     /// The transaction that last wrote the znode of another master, which is in the log.
     logged: Option<i64>,
+    /// The transaction that created the znode of which the log says why it is replaced.
+    logged_end: Option<i64>,
     /// The end of the process whose znode was created by this transaction.
     process_end: Option<(i64, BoxFuture<'static, ()>)>,
     /// The process whose znode was created by this transaction has ended.
@@ -322,9 +324,11 @@ impl Standing {
         let earlier = active.as_ref().ok().filter(|active| self.is_earlier_life(&active.server));
         if verdict(is_replaceable, earlier.is_some(), progress.ended == Some(stat.czxid)) == Verdict::Replace
         {
-            match earlier {
-                Some(it) => info!("{at}: {path} names {}, an earlier life of this master", it.server),
-                None => info!("{at}: the process of the active master has ended"),
+            if progress.logged_end.replace(stat.czxid) != Some(stat.czxid) {
+                match earlier {
+                    Some(it) => info!("{at}: {path} names {}, an earlier life of this master", it.server),
+                    None => info!("{at}: the process of the active master has ended"),
+                }
             }
             progress.predecessors.replaces(stat.czxid, shown.lease);
             return Ok(Sight::Free { epoch, version: written.version, replaces: Some(stat.version) });

@@ -487,18 +487,25 @@ impl Inner {
     /// Deletes `master` if it is ours.
     async fn delete_master(&self) -> Result<()> {
         let (session, path) = (&self.own.session, &self.own.path);
-        // A master of HBase's raises no epoch, so the owner is looked at as well. The version is that of no znode of HBase.
-        let own = find_stat(session, path).await?.filter(|stat| stat.ephemeral_owner == session.id());
-        let Some(own) = own else { return Ok(()) };
-        let [epoch, _] = self.checks();
-        let writes = [epoch, Write::Delete { path: path.clone(), version: Some(own.version) }];
         let what = format!("delete {path}");
-        match commit(session, &what, &writes).await? {
-            Outcome::Done => info!("{}: {} has resigned", session.settings(), self.lease.server()),
-            Outcome::Refused { why: zk::Error::NoNode | zk::Error::BadVersion, .. } => {}
-            Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+        for _ in 0..ATTEMPTS_MAX {
+            // A master of HBase's raises no epoch, so the owner is looked at as well. The version is that of no znode of HBase.
+            let own = find_stat(session, path).await?.filter(|stat| stat.ephemeral_owner == session.id());
+            let Some(own) = own else { return Ok(()) };
+            let [epoch, _] = self.checks();
+            let writes = [epoch, Write::Delete { path: path.clone(), version: Some(own.version) }];
+            match commit(session, &what, &writes).await? {
+                Outcome::Done => {
+                    info!("{}: {} has resigned", session.settings(), self.lease.server());
+                    return Ok(());
+                }
+                // It was written meanwhile, as when its master has outlived its predecessor.
+                Outcome::Refused { index: 1, why: zk::Error::BadVersion } => {}
+                Outcome::Refused { why: zk::Error::NoNode | zk::Error::BadVersion, .. } => return Ok(()),
+                Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+            }
         }
-        Ok(())
+        Err(session.error(ErrorKind::Busy, &what, "it is written all the time"))
     }
 }
 
