@@ -11,7 +11,7 @@ use halcyon_client::{Action, CheckAndMutate, ClientError, Get, Put, Row, Table};
 use crate::random::Random;
 use crate::run::{Client, Done, Outcome, Recorder, Step, run};
 use crate::shape::value::{row_key, splits};
-use crate::shape::{FAMILY, NOT_FOUND, QUALIFIER, Setup, WRONG_VALUE, add_errors};
+use crate::shape::{FAMILY, NOT_FOUND, QUALIFIER, Setup, WRONG_VALUE, add_check};
 
 pub(super) const KINDS: &[&str] = &["CAS", "CAS-LOST"];
 const WON: usize = 0;
@@ -52,13 +52,18 @@ pub(super) async fn run_shape(setup: &Setup<'_>) -> Result<Outcome, ClientError>
         (client, recorder)
     });
     let mut outcome = run(&plan, clients.collect()).await;
+    let wrong = wrong_rows(setup, &wins).await;
+    add_check(&mut outcome, WRONG_VALUE, wrong);
+    Ok(outcome)
+}
+
+async fn wrong_rows(setup: &Setup<'_>, wins: &[Wins]) -> Result<u64, ClientError> {
     let mut wrong = 0;
     for (number, wins) in wins.iter().enumerate() {
         let row = setup.table(0).get(Get::new(row_key(number as u64))).await?;
         wrong += u64::from(!version(&row).is_some_and(|version| wins.is_right_at_end(version)));
     }
-    add_errors(&mut outcome, WRONG_VALUE, wrong);
-    Ok(outcome)
+    Ok(wrong)
 }
 
 fn put(number: u64, version: u64) -> Put {

@@ -11,7 +11,7 @@ use halcyon_client::{ClientError, Get, Increment, Table};
 use crate::random::Random;
 use crate::run::{Client, Done, Outcome, Recorder, Step, run};
 use crate::shape::value::{row_key, splits};
-use crate::shape::{FAMILY, NOT_FOUND, QUALIFIER, Setup, WRONG_VALUE, add_errors};
+use crate::shape::{FAMILY, NOT_FOUND, QUALIFIER, Setup, WRONG_VALUE, add_check};
 
 pub(super) const KINDS: &[&str] = &["INCREMENT"];
 
@@ -59,15 +59,12 @@ pub(super) async fn run_shape(setup: &Setup<'_>) -> Result<Outcome, ClientError>
         (client, recorder)
     });
     let mut outcome = run(&plan, clients.collect()).await;
-    check_all(setup, &counters, &mut outcome).await?;
+    let wrong = wrong_counters(setup, &counters).await;
+    add_check(&mut outcome, WRONG_VALUE, wrong);
     Ok(outcome)
 }
 
-async fn check_all(
-    setup: &Setup<'_>,
-    counters: &[Counter],
-    outcome: &mut Outcome,
-) -> Result<(), ClientError> {
+async fn wrong_counters(setup: &Setup<'_>, counters: &[Counter]) -> Result<u64, ClientError> {
     let table = setup.table(0);
     let mut wrong = 0;
     for (number, counter) in counters.iter().enumerate() {
@@ -76,8 +73,7 @@ async fn check_all(
         let found = row.counter(FAMILY, QUALIFIER).unwrap_or(0);
         wrong += u64::from(!counter.is_right_at_end(found));
     }
-    add_errors(outcome, WRONG_VALUE, wrong);
-    Ok(())
+    Ok(wrong)
 }
 
 struct CounterClient {

@@ -236,6 +236,16 @@ fn mark_errors(outcome: &mut Outcome) {
     }
 }
 
+/// Adds what was found after the last operation. What could not be checked makes the run partial, and what was measured stays.
+fn add_check(outcome: &mut Outcome, class: &str, wrong: Result<u64, ClientError>) {
+    match wrong {
+        Ok(count) => add_errors(outcome, class, count),
+        Err(error) => {
+            outcome.partial.get_or_insert(format!("what must be there could not be read: {error}"));
+        }
+    }
+}
+
 /// Adds wrong answers that were found after the last operation.
 fn add_errors(outcome: &mut Outcome, class: &str, count: u64) {
     if count > 0 {
