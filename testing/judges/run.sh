@@ -7,7 +7,7 @@
 # Faults are switches of the programs here (src/halcyon/judges/Fault.java, fake-halcyon.sh) or patches (*.patch); no release has them.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-[ $# -gt 0 ] || set -- mixed-load kill9 recorder nonces servers filters sync faults one-kill recovery differential
+[ $# -gt 0 ] || set -- mixed-load kill9 recorder nonces servers filters sync faults one-kill recovery differential oracle
 blind=""
 for judge in "$@"; do
   "$HERE/$judge.sh" || blind+=" $judge"
