@@ -15,6 +15,13 @@ DISK_FAULTS="full stuck_disk read_only"
 CLOCK_FAULTS="clock far_clock"
 FREEZES=(2 6 13 25) # seconds; the session in ZooKeeper is 10 s
 
+monotonic() { python3 -c 'import time; print(time.monotonic_ns())'; } # the clock of histories
+event() { echo "$*" >> "$RESULTS/events.txt"; } # event fault|flush|compact|replay NAME FROM TO: for halcyon-histories check --events
+fault_event() { # from the beginning of the last round until now. Where no server lives no operation can be acknowledged
+  [ ${#EFFECTS[@]} -gt 0 ] || return 0
+  case " ${EFFECTS[*]} " in *" all "* | *" everything "*) ;; *) event fault "$(printf '%s\n' "${EFFECTS[@]}" | paste -sd +)" "$FAULT_FROM" "$(monotonic)" ;; esac
+  EFFECTS=()
+}
 RANDOM_STATE=$SEED CHOICE=0 CHOSEN="" SLOT=0
 KIND=() TARGET=() UNTIL=() EFFECTS=()
 declare -A DONE=() PAIRS_DONE=()
@@ -198,7 +205,7 @@ rewritten() { # rewritten BEFORE AFTER: how many stores have files, and none of 
 begin_move() { # some regions, to one server; it counts if one went there from another
   local kind region count before until=$((SECONDS + 15))
   a_running $(servers) || return 1
-  random 3
+  random "$(wc -w <<< "$KINDS")"
   kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
   before="$(places "h-$kind")"
   for region in $(cut -d ' ' -f 1 <<< "$before"); do
@@ -213,7 +220,7 @@ begin_move() { # some regions, to one server; it counts if one went there from a
 FLUSHED=() FILES_BEFORE=()
 begin_flush() { # new store files, and then one of them in each store
   local kind before
-  random 3
+  random "$(wc -w <<< "$KINDS")"
   kind="$(cut -d' ' -f$((CHOICE + 1)) <<< "$KINDS")"
   before="$(store_files "h-$kind")"
   timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'h-$kind'" > /dev/null 2>&1 || return 1
@@ -462,9 +469,10 @@ is_off() { # is_off OFFSET BEFORE SEEN AFTER: a time that was seen in between is
     *) [ "$3" -lt $(($2 - 300)) ] ;;
   esac
 }
+faketime_environment() { printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$1"; } # faketime_environment OFFSET
 with_clock() { # with_clock SERVER OFFSET
   cluster stop "$1" || return 1
-  printf '%s\n' "LD_PRELOAD=$FAKETIME" FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 "FAKETIME=$2" > "$CLUSTER_DIR/$1/environment"
+  faketime_environment "$2" > "$CLUSTER_DIR/$1/environment"
   CHOSEN="$1"
   cluster start "$1" || { rm "$CLUSTER_DIR/$1/environment"; return 1; }
   begun 20 "$1 was stopped; for 20 s its clock is $2 s off"
@@ -512,7 +520,7 @@ settle() { # each server has regions then
 # of which one is chosen. A pair counts when both took effect.
 fault_round() {
   local slot try names order="0 1"
-  EFFECTS=() KIND=(none none) UNTIL=(0 0)
+  EFFECTS=() KIND=(none none) UNTIL=(0 0) FAULT_FROM="$(monotonic)"
   for ((slot = 0; slot < $#; slot++)); do
     SLOT=$slot
     read -r -d '' -a names <<< "${@:$((slot + 1)):1}" || true

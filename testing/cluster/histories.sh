@@ -14,9 +14,16 @@
 # LOADS     default none: "list ingest" also runs HBase's BigLinkedList and a continuous ingest, and looks for every row at the end. Each
 #           iteration of the list writes NODES rows (a multiple of 25000, default 25000); INGEST_RATE is nodes in a second, default 500
 # RESULTS   directory that gets the histories, the faults and the result, default CLUSTER_DIR/histories
+# CLOCKS_APART  yes: the clocks of the region servers are 0.4 s ahead, right and 0.4 s behind during the whole run, by libfaketime; no.
+#           Default: with every second seed, if there is libfaketime
+# AGE_AFTER after so many seconds, and each AGE_EVERY seconds from then on (default 70 and 300), rows are made old: all tables are flushed and
+#           compacted, and a server with REPLAY_MIB (default 16) of edits in its WALs is killed
+# LEAST_ANSWERS  operations of each client and kind that have to be acknowledged during each fault, default 10
+# LEAST_AGED     reads of each kind that have to find what was written or deleted before such a flush, compaction and replay, default 10; none with
+#           SYSTEM=hbase, whose log does not tell of replays, and none if SECONDS_OF_FAULTS is too short
 # HALCYON   the binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HISTORIES the checker and recorder, default target/debug/halcyon-histories there
-# The result is that of the check: 0 all are linearizable, 1 one is not, 2 one is not decided; others: a step failed.
+# The result is that of the check: 0 all are linearizable, 1 one is not, 2 one is not decided, 3 one shows too little; others: a step failed.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 SYSTEM="${SYSTEM:-halcyon}"
@@ -26,7 +33,8 @@ export HALCYON="${HALCYON:-$TARGET/release/halcyon}"
 HISTORIES="${HISTORIES:-$TARGET/debug/halcyon-histories}"
 SECONDS_OF_FAULTS="${SECONDS_OF_FAULTS:-180}" SEED="${SEED:-1}" SERVERS="${SERVERS:-3}" RATE="${RATE:-25}" DELETES="${DELETES:-true}"
 LOADS="${LOADS:-}" NODES="${NODES:-25000}" INGEST_RATE="${INGEST_RATE:-500}"
-KINDS="lists registers rows" ANSWERS_LEAST=100
+KINDS="lists registers rows versions" ANSWERS_LEAST=100
+AGE_AFTER="${AGE_AFTER:-70}" AGE_EVERY="${AGE_EVERY:-300}" REPLAY_MIB="${REPLAY_MIB:-16}" LEAST_ANSWERS="${LEAST_ANSWERS:-10}" LEAST_AGED="${LEAST_AGED:-10}"
 for program in "$HALCYON" "$HISTORIES"; do
   [ -x "$program" ] || { echo "no program at $program: build it, or set HALCYON and HISTORIES" >&2; exit 66; }
 done
@@ -46,15 +54,19 @@ esac
 client26_classes
 ! has_load list || linked_list_fetch
 . "$HERE/faults.sh"
+. "$HERE/ageing.sh"
 FAULTS="${FAULTS:-$SIMPLE_FAULTS}"
-ALL_FAULTS="$PROCESS_FAULTS $NETWORK_FAULTS $DISK_FAULTS $CLOCK_FAULTS"
+FAKETIME="$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2> /dev/null | head -n 1)"
+CLOCKS_APART="${CLOCKS_APART:-$([ $((SEED % 2)) = 0 ] && [ -n "$FAKETIME" ] && [ "$SYSTEM" = halcyon ] && echo yes || echo no)}"
+[ "$CLOCKS_APART" != yes ] || [ -n "$FAKETIME" ] || { echo "CLOCKS_APART needs libfaketime" >&2; exit 69; }
+ALL_FAULTS="$PROCESS_FAULTS $NETWORK_FAULTS $DISK_FAULTS"
+[ "$CLOCKS_APART" = yes ] || ALL_FAULTS+=" $CLOCK_FAULTS" # at their end the clock is right
 ONLY="${ONLY:-$ALL_FAULTS}"
 for kind in $ONLY; do
   [[ " ${ALL_FAULTS//$'\n'/ } " == *" $kind "* ]] || { echo "ONLY has $kind, which is no kind of fault" >&2; exit 64; }
 done
 if [ "$FAULTS" = all ]; then
   [ "$SYSTEM" = halcyon ] || { echo "FAULTS=all is for SYSTEM=halcyon" >&2; exit 64; }
-  FAKETIME="$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2> /dev/null | head -n 1)"
   [ "$(id -u)" = 0 ] && command -v nft > /dev/null && [ -n "$FAKETIME" ] ||
     { echo "FAULTS=all needs root, nft (package nftables) and libfaketime" >&2; exit 69; }
   # Where numbers of processes come again, bash once waited for ever for a `sleep` that had ended, after 76 minutes.
@@ -83,10 +95,11 @@ end() {
 trap end EXIT
 trap 'exit 143' TERM INT
 
-all_are_open() {
-  local kind
+all_are_open() { # at servers that live: hbase:meta has the regions of a dead one as open until the master knows of its death
+  local kind name names
+  names="$(for name in $(servers); do echo "\"$(name_of "$name")\""; done)"
   for kind in $KINDS; do
-    [ "$(timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'h-$kind'" 2> /dev/null | grep -c '"OPEN"')" = 8 ] || return 1
+    [ "$(timeout 20 "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'h-$kind'" 2> /dev/null | grep '"OPEN"' | grep -cFf <(echo "$names"))" = 8 ] || return 1
   done
 }
 recorders_work() {
@@ -105,7 +118,7 @@ have_recorded() {
   awk -v least="$ANSWERS_LEAST" 'NR == FNR {was[$1] = $2; next} {n++} !($1 in was) || $2 - was[$1] < least {few++}
     END {exit n == 0 || few > 0}' <(echo "$1") <(echo "$2")
 }
-all_have_recorded() { have_recorded "$1" "$(recorded "$RESULTS"/*-{lists,registers,rows}.txt)"; }
+all_have_recorded() { have_recorded "$1" "$(recorded "$RESULTS"/*-{lists,registers,rows,versions}.txt)"; }
 has_ingested() { [ "$(ingest_nodes)" -gt "$1" ]; }
 has_verified() { [ "$(linked_list_verified)" -ge "$1" ] || ! linked_list_works; }
 
@@ -118,8 +131,11 @@ RESULTS="${RESULTS:-$CLUSTER_DIR/histories}"
 mkdir -p "$RESULTS"
 : > "$RESULTS/faults.txt"
 : > "$RESULTS/loads.txt"
+: > "$RESULTS/events.txt"
+[ "$CLOCKS_APART" = no ] || clocks_apart
 client26 halcyon.compat.histories.Recorder create "$ZK" h
 wait_for 60 all_are_open
+[ "$CLOCKS_APART" = no ] || clocks_are_apart
 CLIENT26_SECONDS=$((900 + SECONDS_OF_FAULTS * 3)) CLIENT26_MEMORY=300m CLIENT26_OPTIONS="-Drate=$RATE -Dseed=$SEED -Ddeletes=$DELETES" \
   client26 halcyon.compat.histories.Recorder record "$ZK" h "$RESULTS" "$CLUSTER_DIR/stop" > "$RESULTS/java.log" 2>&1 &
 RECORDERS+=($!)
@@ -140,8 +156,9 @@ sleep 5
 works_again() {
   local before
   settle
+  fault_event
   recorders_work
-  before="$(recorded "$RESULTS"/*-{lists,registers,rows}.txt)"
+  before="$(recorded "$RESULTS"/*-{lists,registers,rows,versions}.txt)"
   wait_for 60 all_have_recorded "$before"
   if has_load ingest; then
     before="$(ingest_nodes)"
@@ -155,7 +172,7 @@ if [ "$FAULTS" = all ]; then
   faults_disk datanode4
   [ -n "${ONLY_PAIRS:-}" ] || read -r -d '' -a single <<< "$FAULTS" || true
 fi
-begun=$SECONDS
+begun=$SECONDS aged=$((SECONDS + AGE_AFTER))
 while [ $((SECONDS - begun)) -lt "$SECONDS_OF_FAULTS" ] && [ ! -e "$CLUSTER_DIR/enough" ]; do
   if [ ${#single[@]} -gt 0 ]; then
     fault_round "${single[0]}"
@@ -168,6 +185,11 @@ while [ $((SECONDS - begun)) -lt "$SECONDS_OF_FAULTS" ] && [ ! -e "$CLUSTER_DIR/
   works_again
   random 5
   sleep $((CHOICE + 1))
+  if [ "$SYSTEM" = halcyon ] && [ "$SECONDS" -ge "$aged" ]; then
+    age_rows
+    works_again
+    aged=$((SECONDS + AGE_EVERY))
+  fi
 done
 
 works_again
@@ -186,9 +208,10 @@ fi
 ! has_load ingest || ingest_verdict >> "$RESULTS/loads.txt"
 [ -z "$LOADS" ] || cat "$RESULTS/loads.txt"
 result=0
-"$HISTORIES" check "$RESULTS"/*-{lists,registers,rows}.txt > "$RESULTS/result.txt" || result=$?
+if [ "$SYSTEM" = hbase ] || [ "$SECONDS_OF_FAULTS" -le $((AGE_AFTER + 40)) ]; then LEAST_AGED=0; fi
+"$HISTORIES" check --events "$RESULTS/events.txt" --least-answers "$LEAST_ANSWERS" --least-aged "$LEAST_AGED" "$RESULTS"/*-{lists,registers,rows,versions}.txt > "$RESULTS/result.txt" || result=$?
 cat "$RESULTS/result.txt"
-summary="histories of $SYSTEM, seed $SEED: " total=0
+summary="histories of $SYSTEM, seed $SEED, clocks apart: $CLOCKS_APART: " total=0
 for kind in "${!DONE[@]}"; do summary+="${DONE[$kind]} $kind, " total=$((total + DONE[$kind])); done
 echo "${summary%, }; $total faults took effect, ${#PAIRS_DONE[@]} different pairs; files in $RESULTS" | tee -a "$RESULTS/faults.txt"
 exit "$result"

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::history::{History, Kind};
 use crate::limits::Limits;
 use crate::report::Report;
-use crate::{lists, registers, rows, text};
+use crate::{lists, registers, rows, text, versions};
 
 /// Reads files and checks them. Histories of the same kind and table are of the same rows, and are checked together. The
 /// error is a sentence that names the file.
@@ -47,5 +47,6 @@ pub fn check(history: &History, limits: &Limits) -> Report {
         Kind::Lists => lists::check(history),
         Kind::Registers => registers::check(history, limits),
         Kind::Rows => rows::check(history, limits),
+        Kind::Versions => versions::check(history, limits),
     }
 }

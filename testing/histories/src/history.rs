@@ -13,16 +13,19 @@ pub enum Kind {
     Registers,
     /// Many columns that are written together with one number.
     Rows,
+    /// Sets of numbers, each a version of one column whose timestamp is the number.
+    Versions,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Lists, Kind::Registers, Kind::Rows];
+    pub const ALL: [Kind; 4] = [Kind::Lists, Kind::Registers, Kind::Rows, Kind::Versions];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Lists => "lists",
             Kind::Registers => "registers",
             Kind::Rows => "rows",
+            Kind::Versions => "versions",
         }
     }
 
@@ -43,9 +46,17 @@ pub enum Action {
     Get,
     /// One row of a scan. Its times are those of the whole scan.
     Scan,
+    /// A get, or one row of a scan, of all versions from one timestamp to another one, which it does not find.
+    Range {
+        from: i64,
+        to: i64,
+        is_scan: bool,
+    },
     Append(i64),
     Put(i64),
     Delete,
+    /// Of one version, which was seen before.
+    DeleteVersion(i64),
     Increment(i64),
     /// `None`: the row has no value, before or after.
     CheckAndMutate {
@@ -56,17 +67,22 @@ pub enum Action {
 
 impl Action {
     pub fn is_read(self) -> bool {
-        matches!(self, Action::Get | Action::Scan)
+        matches!(self, Action::Get | Action::Scan | Action::Range { .. })
+    }
+
+    /// One row of a scan of several.
+    pub fn is_scan(self) -> bool {
+        matches!(self, Action::Scan | Action::Range { is_scan: true, .. })
     }
 
     /// Its word in the text of a history.
     pub fn word(self) -> &'static str {
         match self {
-            Action::Get => "get",
-            Action::Scan => "scan",
+            Action::Get | Action::Range { is_scan: false, .. } => "get",
+            Action::Scan | Action::Range { is_scan: true, .. } => "scan",
             Action::Append(_) => "append",
             Action::Put(_) => "put",
-            Action::Delete => "delete",
+            Action::Delete | Action::DeleteVersion(_) => "delete",
             Action::Increment(_) => "increment",
             Action::CheckAndMutate { .. } => "check",
         }
@@ -200,8 +216,8 @@ impl History {
             }
             if let Some(last) = last_of.insert(&one.process, one) {
                 // the rows of one scan have the times of the scan
-                let is_same_scan = one.action == Action::Scan
-                    && last.action == Action::Scan
+                let is_same_scan = one.action.is_scan()
+                    && last.action == one.action
                     && (one.called_ns, one.answered_ns) == (last.called_ns, last.answered_ns);
                 if last.answered_ns > one.called_ns && !is_same_scan {
                     let (this, other) = (self.place(one), self.place(last));

@@ -1,7 +1,7 @@
-//! Whole rows: each put writes one number to all columns of a row.
+//! Whole rows: each put writes one number to all columns of a row, and a delete removes them all.
 //!
 //! 1. A get and each row of a scan have the same number in all columns, and all columns or none.
-//! 2. Then the row is a register: puts, gets and rows of scans have an order. A row of a scan may be as old as the scan's
+//! 2. Then the row is a register: puts, deletes, gets and rows of scans have an order. A row of a scan may be as old as the scan's
 //!    beginning, as HBase promises; rows of one scan need not be of one moment.
 
 use crate::history::{Found, History, Outcome};
@@ -91,6 +91,10 @@ mod tests {
         wrong(&["put r 1 0 1 ok", "put r 2 2 3 ok", "get r - 4 5 ok:1*16"], "no order", &[0, 1, 2]);
         wrong(&["put r 1 0 1 ok", "scan r - 4 5 ok:-"], "no order", &[0, 1]);
         wrong(&["put r 1 0 1 ok", "scan r - 4 5 ok:3*16"], "no order", &[1]);
+        let (put, delete) = ("put r 1 0 1 ok", "delete r - 2 3 ok");
+        wrong(&[put, delete, "get r - 4 5 ok:1*16"], "no order", &[0, 1, 2]);
+        wrong(&[put, delete, "scan r - 4 5 ok:1*8"], "found 8 of 16 columns", &[0, 2]);
+        assert_eq!(report(&[put, delete, "scan r - 4 5 ok:-"]).verdict(), Verdict::Linearizable);
         // a scan may be as old as its beginning
         let scan = ["put r 1 0 1 ok", "put r 2 4 5 ok", "scan r - 3 9 ok:1*16", "get r - 6 7 ok:2*16"];
         assert_eq!(report(&scan).verdict(), Verdict::Linearizable);

@@ -18,15 +18,15 @@
 //!
 //! | action | argument | result |
 //! |---|---|---|
-//! | `get` | `-` | `ok:VALUE`, `unknown` |
-//! | `scan` | `-` | the same, for one row of a scan; times are those of the scan |
+//! | `get` | `-`, or `FROM:TO` of versions | `ok:VALUE`, `unknown` |
+//! | `scan` | as of `get` | the same, for one row of a scan; times are those of the scan |
 //! | `append` | id | `ok`, `ok:VALUE` (the new value), `refused`, `unknown` |
 //! | `put` | number | `ok`, `refused`, `unknown` |
-//! | `delete` | `-` | `ok`, `refused`, `unknown` |
+//! | `delete` | `-`, or a number of versions | `ok`, `refused`, `unknown` |
 //! | `increment` | amount | `ok`, `ok:NUMBER` (the new value), `refused`, `unknown` |
 //! | `check` | `EXPECTED:NEW`, each a number or `-` | `ok:true`, `ok:false`, `refused`, `unknown` |
 //!
-//! A value is `-` (absent), a number (registers), `1,2,3` (lists), or runs of equal columns (rows): `17*10+18*6`.
+//! A value is `-` (absent), a number (registers), `1,2,3` (lists), `3,2,1` (versions, the newest first), or runs of equal columns (rows): `17*10+18*6`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -86,8 +86,9 @@ fn read_head<'a>(
                 value.copied().ok_or_else(|| format!("{source}: the head has no line {key:?}"))
             };
             let name = wanted("kind")?;
-            let kind = Kind::of_name(name)
-                .ok_or_else(|| format!("{source}: no kind {:?}: lists, registers or rows", start_of(name)))?;
+            let kind = Kind::of_name(name).ok_or_else(|| {
+                format!("{source}: no kind {:?}: lists, registers, rows or versions", start_of(name))
+            })?;
             let columns = found.get("columns").copied().unwrap_or("0");
             let columns = columns
                 .parse()
@@ -167,7 +168,8 @@ fn read_action(kind: Kind, name: &str, argument: &str) -> Result<Action, String>
     let allowed: &[&str] = match kind {
         Kind::Lists => &["get", "append"],
         Kind::Registers => &["get", "put", "delete", "increment", "check"],
-        Kind::Rows => &["get", "scan", "put"],
+        Kind::Rows => &["get", "scan", "put", "delete"],
+        Kind::Versions => &["get", "scan", "put", "delete"],
     };
     if !allowed.contains(&name) {
         return Err(format!("no action of {kind}: {:?}", start_of(name)));
@@ -181,6 +183,13 @@ fn read_action(kind: Kind, name: &str, argument: &str) -> Result<Action, String>
             let (expected, new) =
                 parts.ok_or_else(|| format!("{:?} is not EXPECTED:NEW", start_of(argument)))?;
             Ok(Action::CheckAndMutate { expected: read_optional(expected)?, new: read_optional(new)? })
+        }
+        "delete" if kind == Kind::Versions => Ok(Action::DeleteVersion(read_number(argument, "number")?)),
+        _ if kind == Kind::Versions => {
+            let parts = argument.split_once(':');
+            let (from, to) = parts.ok_or_else(|| format!("{:?} is not FROM:TO", start_of(argument)))?;
+            let (from, to) = (read_number(from, "time")?, read_number(to, "time")?);
+            Ok(Action::Range { from, to, is_scan: name == "scan" })
         }
         _ if argument != "-" => Err(format!("{name} has no argument, found {:?}", start_of(argument))),
         "get" => Ok(Action::Get),
@@ -206,10 +215,10 @@ fn read_outcome(kind: Kind, action: Action, text: &str) -> Result<Outcome, Strin
             "false" => Found::Held(false),
             _ => return Err(wrong()),
         },
-        (_, Action::Get | Action::Scan) if value == "-" => Found::Absent,
+        _ if action.is_read() && value == "-" => Found::Absent,
         (Kind::Registers, Action::Get) => Found::Number(read_number(value, "number")?),
         (_, Action::Increment(_)) => Found::Number(read_number(value, "number")?),
-        (Kind::Lists, _) => {
+        (Kind::Lists, _) | (Kind::Versions, Action::Range { .. }) => {
             Found::List(value.split(',').map(|id| read_number(id, "id")).collect::<Result<_, _>>()?)
         }
         (Kind::Rows, Action::Get | Action::Scan) => {
@@ -253,7 +262,11 @@ pub fn line(one: &Operation) -> String {
     let optional = |number: Option<i64>| number.map_or("-".to_string(), |number| number.to_string());
     let argument = match one.action {
         Action::Get | Action::Scan | Action::Delete => "-".to_string(),
-        Action::Append(number) | Action::Put(number) | Action::Increment(number) => number.to_string(),
+        Action::Range { from, to, .. } => format!("{from}:{to}"),
+        Action::Append(number)
+        | Action::Put(number)
+        | Action::Increment(number)
+        | Action::DeleteVersion(number) => number.to_string(),
         Action::CheckAndMutate { expected, new } => format!("{}:{}", optional(expected), optional(new)),
     };
     let (process, action, row) = (&one.process, one.action.word(), &one.row);
@@ -335,6 +348,18 @@ mod tests {
                 ],
             ),
             ("rows", 16, vec!["a put r 5 1 2 ok", "a scan r - 3 4 ok:5*16", "a get r - 5 6 ok:5*10+6*6"]),
+            ("rows", 16, vec!["a delete r - 1 2 ok"]),
+            (
+                "versions",
+                0,
+                vec![
+                    "a put r 5 1 2 ok",
+                    "a get r 3:9 3 4 ok:7,5",
+                    "a scan r 3:5 5 6 ok:-",
+                    "a delete r 5 7 8 refused",
+                    "a get r 0:9 9 10 unknown",
+                ],
+            ),
         ];
         for (kind, columns, lines) in cases {
             let text = format!("{}end {}\n", text(kind, columns, &lines), lines.len());
@@ -373,6 +398,12 @@ mod tests {
         let rows = |line: &str| read("f", &text("rows", 16, &[line])).expect_err(line);
         assert!(rows("a get r - 1 2 ok:5").contains("is no run of columns"));
         assert!(rows("a get r - 1 2 ok:5*many").contains("is no number of columns"));
+        let versions = |line: &str| read("f", &text("versions", 0, &[line])).expect_err(line);
+        assert!(versions("a get r - 1 2 ok:5").contains("\"-\" is not FROM:TO"));
+        assert!(versions("a scan r 1:x 1 2 ok:5").contains("\"x\" is no time"));
+        assert!(versions("a delete r - 1 2 ok").contains("\"-\" is no number"));
+        assert!(versions("a delete r 5 1 2 ok:5").contains("no result of this action"));
+        assert!(versions("a increment r 5 1 2 ok").contains("no action of versions"));
     }
 
     #[test]
@@ -386,7 +417,10 @@ mod tests {
             ("halcyon-history 1\nhello\n", "f:2: no line of a head: \"hello\""),
             ("halcyon-history 1\nbegin\n", "no line \"kind\""),
             ("halcyon-history 1\nkind lists\nclock\ntable t\nclient c\nbegin\n", "no line \"clock\""),
-            ("halcyon-history 1\nkind graphs\nbegin\n", "no kind \"graphs\": lists, registers or rows"),
+            (
+                "halcyon-history 1\nkind graphs\nbegin\n",
+                "no kind \"graphs\": lists, registers, rows or versions",
+            ),
             ("halcyon-history 1\nkind rows\nbegin\n", "0 columns in a history of rows"),
             ("halcyon-history 1\nkind lists\ncolumns 4\nbegin\n", "4 columns in a history of lists"),
             ("halcyon-history 1\nkind lists\ncolumns x\nbegin\n", "\"x\" is no number of columns"),

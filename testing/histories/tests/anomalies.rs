@@ -188,15 +188,19 @@ fn a_phantom_is_found() {
     for kind in Kind::ALL {
         finds("a_phantom_is_found", kind, |history, dice| {
             let columns = history.columns;
-            let is_read = |one: &Operation| one.action.is_read() && !one.is_unknown();
+            let is_read = |one: &Operation| {
+                let is_far = !matches!(one.action, Action::Range { to, .. } if to < i64::MAX);
+                one.action.is_read() && !one.is_unknown() && is_far
+            };
             let Some(read) = pick(history, dice, is_read) else { return false };
             let one = &mut history.operations[read];
             let mut list = list_of(one).cloned().unwrap_or_default();
-            list.push(987_654_321);
+            // versions have the newest first
+            list.insert(if kind == Kind::Versions { 0 } else { list.len() }, 987_654_321);
             set(
                 one,
                 match kind {
-                    Kind::Lists => Found::List(list),
+                    Kind::Lists | Kind::Versions => Found::List(list),
                     Kind::Registers => Found::Number(987_654_321_000_000),
                     Kind::Rows => Found::Columns(vec![(987_654_321, columns)]),
                 },
@@ -226,7 +230,8 @@ fn overwritten(history: &History, read: &Operation, is_delete: bool) -> Option<i
 
 #[test]
 fn a_stale_number_is_found() {
-    for (kind, is_delete) in [(Kind::Registers, false), (Kind::Registers, true), (Kind::Rows, false)] {
+    let (registers, rows) = (Kind::Registers, Kind::Rows);
+    for (kind, is_delete) in [(registers, false), (registers, true), (rows, false), (rows, true)] {
         finds("a_stale_number_is_found", kind, |history, dice| {
             let columns = history.columns;
             let operations = history.clone();
@@ -307,6 +312,95 @@ fn a_mixed_row_is_found() {
             &mut history.operations[read],
             Found::Columns(vec![(number, part), (number + 1, columns - part)]),
         );
+        true
+    });
+}
+
+/// Puts and deletes of versions that were acknowledged before this read, and are in its range.
+fn versions_before(history: &History, read: &Operation) -> (Vec<i64>, Vec<i64>) {
+    let Action::Range { from, to, .. } = read.action else { return (vec![], vec![]) };
+    let is_before =
+        |one: &&Operation| one.row == read.row && !one.is_unknown() && one.answered_ns < read.called_ns;
+    let before: Vec<&Operation> = history.operations.iter().filter(is_before).collect();
+    let numbers = |of: &dyn Fn(Action) -> Option<i64>| -> Vec<i64> {
+        before.iter().filter_map(|one| of(one.action)).filter(|number| (from..to).contains(number)).collect()
+    };
+    let puts = numbers(&|action| if let Action::Put(number) = action { Some(number) } else { None });
+    let deleted =
+        numbers(&|action| if let Action::DeleteVersion(number) = action { Some(number) } else { None });
+    (puts, deleted)
+}
+
+fn set_versions(one: &mut Operation, mut versions: Vec<i64>) {
+    versions.sort_unstable_by_key(|version| -version);
+    set(one, if versions.is_empty() { Found::Absent } else { Found::List(versions) });
+}
+
+/// One read of a version that nothing deletes does not find it, as a read that leaves out a file by its range of times would.
+#[test]
+fn a_version_that_a_read_misses_is_found() {
+    finds("a_version_that_a_read_misses_is_found", Kind::Versions, |history, dice| {
+        let original = history.clone();
+        let is_deleted = |row: &str, number| {
+            original
+                .operations
+                .iter()
+                .any(|one| &*one.row == row && one.action == Action::DeleteVersion(number))
+        };
+        let certain = |one: &Operation| -> Vec<i64> {
+            let puts = versions_before(&original, one).0;
+            puts.into_iter().filter(|&number| !is_deleted(&one.row, number)).collect()
+        };
+        let fits = |one: &Operation| !one.is_unknown() && !certain(one).is_empty();
+        let Some(read) = pick(history, dice, fits) else { return false };
+        let one = &mut history.operations[read];
+        let missed = certain(one)[0];
+        let found = list_of(one).cloned().unwrap_or_default();
+        set_versions(one, found.into_iter().filter(|number| *number != missed).collect());
+        true
+    });
+}
+
+#[test]
+fn a_deleted_version_that_is_back_is_found() {
+    finds("a_deleted_version_that_is_back_is_found", Kind::Versions, |history, dice| {
+        let original = history.clone();
+        let fits = |one: &Operation| !one.is_unknown() && !versions_before(&original, one).1.is_empty();
+        let Some(read) = pick(history, dice, fits) else { return false };
+        let one = &mut history.operations[read];
+        let back = versions_before(&original, one).1[0];
+        let found = list_of(one).cloned().unwrap_or_default();
+        set_versions(one, [&found[..], &[back]].concat());
+        true
+    });
+}
+
+#[test]
+fn a_version_out_of_the_range_is_found() {
+    finds("a_version_out_of_the_range_is_found", Kind::Versions, |history, dice| {
+        let is_range =
+            |one: &Operation| matches!(one.action, Action::Range { from: 1.., .. }) && !one.is_unknown();
+        let Some(read) = pick(history, dice, is_range) else { return false };
+        let one = &mut history.operations[read];
+        let Action::Range { from, .. } = one.action else { unreachable!() };
+        let found = list_of(one).cloned().unwrap_or_default();
+        set_versions(one, [&found[..], &[from - 1]].concat());
+        true
+    });
+}
+
+/// All columns of a row were deleted, and one read finds a part of them again.
+#[test]
+fn a_part_of_a_deleted_row_is_found() {
+    finds("a_part_of_a_deleted_row_is_found", Kind::Rows, |history, dice| {
+        let original = history.clone();
+        let fits = |one: &Operation| {
+            one.action.is_read() && !one.is_unknown() && overwritten(&original, one, true).is_some()
+        };
+        let Some(read) = pick(history, dice, fits) else { return false };
+        let number = overwritten(&original, &history.operations[read], true).expect("it fits");
+        let half = history.columns / 2;
+        set(&mut history.operations[read], Found::Columns(vec![(number, half)]));
         true
     });
 }

@@ -1,11 +1,12 @@
 //! The checkers agree with one that tries every order, on thousands of small histories with random answers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use halcyon_histories::limits::{Budget, Limits};
 use halcyon_histories::registers::evidence::smallest;
 use halcyon_histories::registers::search::{Effect, Number, Step, search};
-use halcyon_histories::{Action, Found, History, Kind, Operation, Outcome, lists};
+use halcyon_histories::{Action, Found, History, Kind, Operation, Outcome, Verdict, lists, versions};
 use halcyon_testkit::Random;
 use halcyon_testkit::{for_each_seed, is_part};
 
@@ -194,5 +195,78 @@ fn lists_agree_with_trying_every_order() {
     });
     if !is_part(SEEDS) {
         assert!((2_000..18_000).contains(&linearizable), "{linearizable} of 20,000 are linearizable");
+    }
+}
+
+fn random_versions(dice: &mut Random) -> History {
+    let mut history = History::new(Kind::Versions);
+    let count = dice.between(1, 6);
+    let puts = dice.between(1, 3) as i64;
+    for at in 0..count {
+        let called_ns = dice.below(12) as u64;
+        let answered_ns = called_ns + dice.between(0, 6) as u64;
+        let id = at as i64 + 1;
+        let (from, width) = (dice.below(3) as i64, dice.between(1, 4) as i64);
+        let action = match dice.below(4) {
+            _ if id <= puts => Action::Put(id),
+            0 => Action::DeleteVersion(dice.between(1, puts as usize) as i64),
+            _ => Action::Range { from, to: from + width, is_scan: dice.one_in(2) },
+        };
+        let found: Vec<i64> = (from..from + width)
+            .rev()
+            .filter(|number| (1..=puts).contains(number) && !dice.one_in(3))
+            .collect();
+        let outcome = match (action, dice.below(4)) {
+            (Action::Range { .. }, _) if found.is_empty() => Outcome::Done(Some(Found::Absent)),
+            (Action::Range { .. }, _) => Outcome::Done(Some(Found::List(found))),
+            (_, 0) => Outcome::Unknown,
+            _ => Outcome::Done(None),
+        };
+        let (process, row) = (format!("p{at}").into(), "r".into());
+        history.operations.push(Operation {
+            process,
+            row,
+            action,
+            called_ns,
+            answered_ns,
+            outcome,
+            line: 0,
+            source: 0,
+        });
+    }
+    history
+}
+
+/// What the checker of versions calls violated has no order. It looks at one number after the other, so it may miss some.
+#[test]
+fn violated_versions_have_no_order() {
+    let (mut linearizable, mut missed) = (0, 0);
+    for_each_seed("-p halcyon-histories --test brute_force violated_versions", SEEDS, |seed| {
+        let history = random_versions(&mut Random::new(seed));
+        let all: Vec<usize> = (0..history.operations.len()).collect();
+        let times = |one: &Operation| (one.called_ns, one.ends_ns());
+        let apply = |numbers: &BTreeSet<i64>, one: &Operation| {
+            let mut after = numbers.clone();
+            match one.action {
+                Action::Put(number) => drop(after.insert(number)),
+                Action::DeleteVersion(number) => drop(after.remove(&number)),
+                _ => {}
+            }
+            let Action::Range { from, to, .. } = one.action else { return Some(after) };
+            let seen = match &one.outcome {
+                Outcome::Done(Some(Found::List(seen))) => seen.clone(),
+                _ => vec![],
+            };
+            numbers.range(from..to).rev().eq(&seen).then_some(after)
+        };
+        let expected = has_order(&BTreeSet::new(), &history.operations, &all, &times, &apply);
+        let is_violated = versions::check(&history, &Limits::default()).verdict() == Verdict::Violated;
+        assert!(!(expected && is_violated), "{:#?}", history.operations);
+        linearizable += u64::from(expected);
+        missed += u64::from(!expected && !is_violated);
+    });
+    if !is_part(SEEDS) {
+        assert!((2_000..18_000).contains(&linearizable), "{linearizable} of 20,000 are linearizable");
+        assert!(missed < 1_000, "{missed} violations of 20,000 histories were missed");
     }
 }

@@ -8,6 +8,8 @@
 //! after an error. An error says for certain that nothing happened ("refused") only if the first attempt got it, and it is
 //! one that servers send before they write ([`errors`]).
 //!
+//! Some operations are of rows of an earlier time, so that flushes, compactions and replays lie between a write and a read.
+//!
 //! At the end, when the faults are over, each row is read once more.
 
 mod errors;
@@ -37,7 +39,7 @@ const LAST_READS: Duration = Duration::from_secs(90);
 /// Arguments of `record`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RecordArgs {
-    /// What the rows are: lists, registers or rows.
+    /// What the rows are: lists, registers, rows or versions.
     #[arg(value_parser = kind)]
     kind: Kind,
     /// ZooKeeper servers of the cluster.
@@ -64,7 +66,7 @@ pub struct RecordArgs {
     /// Operations of each process in a second, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
-    /// Time after which a process uses new rows (lists and registers).
+    /// Time after which a process uses new rows, most of the time (but for kind rows).
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     period: u64,
     /// Timeout of one call.
@@ -85,13 +87,15 @@ pub struct RecordArgs {
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
-    Kind::of_name(text).ok_or_else(|| "expected lists, registers or rows".to_string())
+    Kind::of_name(text).ok_or_else(|| "expected lists, registers, rows or versions".to_string())
 }
 
 /// What all processes share.
 struct Shared {
     args: RecordArgs,
     clock: Clock,
+    /// When the recorder began.
+    begun_ns: u64,
     output: Output,
     /// Retries errors.
     patient: halcyon_client::Table,
@@ -146,8 +150,16 @@ async fn run(args: &RecordArgs) -> Result<String, String> {
     };
     let output = Output::create(&args.output, &head)?;
     let args = args.clone();
-    let shared =
-        Arc::new(Shared { args, clock, output, patient, single, pause, stop: AtomicBool::new(false) });
+    let shared = Arc::new(Shared {
+        args,
+        begun_ns: clock.now_ns(),
+        clock,
+        output,
+        patient,
+        single,
+        pause,
+        stop: AtomicBool::new(false),
+    });
     work(&shared).await?;
     read_all(&shared).await?;
     let (count, unknown) = shared.output.finish()?;

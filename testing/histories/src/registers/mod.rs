@@ -67,7 +67,9 @@ fn step(one: &Operation) -> Option<Step> {
         (Action::Increment(amount), _) => Effect::Add { amount, result: None },
         (Action::CheckAndMutate { expected, .. }, Some(Found::Held(false))) => Effect::Differs(expected),
         (Action::CheckAndMutate { expected, new }, _) => Effect::Swap { expected, new },
-        (Action::Append(_), _) => unreachable!("the parser refuses appends to registers"),
+        (Action::Append(_) | Action::Range { .. } | Action::DeleteVersion(_), _) => {
+            unreachable!("the parser refuses them in registers and rows")
+        }
     };
     Some(Step { called: one.called_ns, ends: one.ends_ns(), effect })
 }

@@ -2,7 +2,7 @@
 //! call and its answer. Answers may be lost; then the effect comes, comes late, or never comes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use halcyon_histories::{Action, Found, History, Kind, Operation, Outcome};
 use halcyon_testkit::Random;
@@ -42,6 +42,9 @@ struct Simulation {
     /// Each row's value.
     lists: BTreeMap<String, Vec<i64>>,
     numbers: BTreeMap<String, Option<i64>>,
+    versions: BTreeMap<String, BTreeSet<i64>>,
+    /// Versions that a process saw of a row and has not deleted.
+    seen_versions: BTreeMap<(usize, String), Vec<i64>>,
     /// What each process saw last of each row.
     last_seen: BTreeMap<(usize, String), Option<i64>>,
     next_number: i64,
@@ -57,6 +60,8 @@ pub fn simulate(plan: Plan) -> History {
         fates: vec![],
         lists: BTreeMap::new(),
         numbers: BTreeMap::new(),
+        versions: BTreeMap::new(),
+        seen_versions: BTreeMap::new(),
         last_seen: BTreeMap::new(),
         next_number: 0,
     };
@@ -86,11 +91,15 @@ impl Simulation {
             for row in 0..self.plan.rows {
                 now += 10;
                 let row = format!("r{row}");
-                let found = Outcome::Done(Some(self.value(&row)));
+                let action = match self.plan.kind {
+                    Kind::Versions => Action::Range { from: 0, to: i64::MAX, is_scan: false },
+                    _ => Action::Get,
+                };
+                let found = Outcome::Done(Some(self.seen(&row, action)));
                 self.history.operations.push(Operation {
                     process: format!("p{process}").into(),
                     row: row.into(),
-                    action: Action::Get,
+                    action,
                     called_ns: now,
                     answered_ns: now + 1,
                     outcome: found,
@@ -150,9 +159,20 @@ impl Simulation {
         let die = self.dice.below(100);
         match self.plan.kind {
             Kind::Lists if die < 50 => Action::Append(self.number()),
+            Kind::Rows if die < 5 => Action::Delete,
             Kind::Rows if die < 40 => Action::Put(self.number()),
             Kind::Rows if die < 60 => Action::Scan,
             Kind::Lists | Kind::Rows => Action::Get,
+            Kind::Versions => match die {
+                0..40 => Action::Put(self.number()),
+                40..50 => match self.seen_versions.get_mut(&(process, row.to_string())) {
+                    Some(seen) if !seen.is_empty() => {
+                        Action::DeleteVersion(seen.swap_remove(self.dice.below(seen.len())))
+                    }
+                    _ => self.range(false),
+                },
+                _ => self.range(die < 65),
+            },
             Kind::Registers if self.plan.is_counter => match die {
                 0..50 => Action::Increment(1),
                 _ => Action::Get,
@@ -171,6 +191,22 @@ impl Simulation {
         }
     }
 
+    fn range(&mut self, is_scan: bool) -> Action {
+        if self.dice.one_in(4) {
+            return Action::Range { from: 0, to: i64::MAX, is_scan };
+        }
+        let from = (self.next_number - self.dice.below(20) as i64).max(0);
+        Action::Range { from, to: from + self.dice.between(1, 20) as i64, is_scan }
+    }
+
+    /// What a read finds now.
+    fn seen(&self, row: &str, action: Action) -> Found {
+        let Action::Range { from, to, .. } = action else { return self.value(row) };
+        let all = self.versions.get(row).into_iter().flat_map(|versions| versions.range(from..to).rev());
+        let found: Vec<i64> = all.copied().collect();
+        if found.is_empty() { Found::Absent } else { Found::List(found) }
+    }
+
     fn value(&self, row: &str) -> Found {
         match self.plan.kind {
             Kind::Lists => match self.lists.get(row) {
@@ -178,6 +214,7 @@ impl Simulation {
                 None => Found::Absent,
             },
             Kind::Registers => self.numbers.get(row).copied().flatten().map_or(Found::Absent, Found::Number),
+            Kind::Versions => unreachable!("a read has a range"),
             Kind::Rows => {
                 let number = self.numbers.get(row).copied().flatten();
                 number.map_or(Found::Absent, |number| Found::Columns(vec![(number, self.history.columns)]))
@@ -190,7 +227,15 @@ impl Simulation {
         let row = row.to_string();
         let now = self.numbers.get(&row).copied().flatten();
         let found = match action {
-            Action::Get | Action::Scan => Some(self.value(&row)),
+            Action::Get | Action::Scan | Action::Range { .. } => Some(self.seen(&row, action)),
+            Action::DeleteVersion(number) => {
+                self.versions.entry(row).or_default().remove(&number);
+                None
+            }
+            Action::Put(number) if self.plan.kind == Kind::Versions => {
+                self.versions.entry(row).or_default().insert(number);
+                None
+            }
             Action::Append(id) => {
                 self.lists.entry(row.clone()).or_default().push(id);
                 // some answers do not tell the new value
@@ -224,6 +269,10 @@ impl Simulation {
     fn answer(&mut self, operation: usize, now: u64) {
         let one = &self.history.operations[operation];
         let process: usize = one.process[1..].parse().expect("p and a number");
+        if let (Action::Range { .. }, Outcome::Done(Some(found))) = (one.action, &one.outcome) {
+            let versions = if let Found::List(versions) = found { versions.clone() } else { vec![] };
+            self.seen_versions.insert((process, one.row.to_string()), versions);
+        }
         if let Outcome::Done(Some(found)) = &one.outcome {
             let seen = match found {
                 Found::Number(number) => Some(Some(*number)),

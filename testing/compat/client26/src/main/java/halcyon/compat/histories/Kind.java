@@ -1,6 +1,6 @@
 package halcyon.compat.histories;
 
-/** What the rows of a history are: lists of ids, numbers, or many columns with one number. */
+/** What the rows of a history are: lists of ids, numbers, many columns with one number, or versions whose timestamps are numbers. */
 enum Kind {
-  LISTS, REGISTERS, ROWS
+  LISTS, REGISTERS, ROWS, VERSIONS
 }

@@ -24,7 +24,7 @@ import org.apache.hadoop.hbase.util.VersionInfo;
  * testing/histories/src/record; both work on the same rows.
  *
  * <pre>
- * create HOST:PORT,... PREFIX                      creates the tables PREFIX-lists, PREFIX-registers and PREFIX-rows
+ * create HOST:PORT,... PREFIX                      creates the tables PREFIX-lists, PREFIX-registers, PREFIX-rows and PREFIX-versions
  * record HOST:PORT,... PREFIX DIRECTORY STOP       works on them until the file STOP is there, then reads each row once more;
  *                                                  writes DIRECTORY/java-lists.txt and so on; prints "working" and counts
  * </pre>
@@ -51,6 +51,7 @@ public final class Recorder {
   private final Path stop;
   private final Connection patient;
   private final Connection single;
+  private final long begunNs = System.nanoTime();
   private final AtomicReference<Throwable> failure = new AtomicReference<>();
   private final AtomicBoolean isOver = new AtomicBoolean();
 
@@ -106,7 +107,8 @@ public final class Recorder {
     try (Admin admin = connection.getAdmin()) {
       for (Kind kind : Kind.values()) {
         admin.createTable(TableDescriptorBuilder.newBuilder(TableName.valueOf(table(prefix, kind)))
-            .setColumnFamily(ColumnFamilyDescriptorBuilder.of("f"))
+            .setColumnFamily(ColumnFamilyDescriptorBuilder.newBuilder(Bytes.toBytes("f"))
+                .setMaxVersions(kind == Kind.VERSIONS ? Integer.MAX_VALUE : 1).build())
             .setColumnFamily(ColumnFamilyDescriptorBuilder.of("g")).build(), splits);
       }
     }
@@ -171,7 +173,7 @@ public final class Recorder {
   }
 
   private Worker worker(Kind kind, HistoryFile file, Table first, Table second, int process) {
-    return new Worker(kind, file, first, second, FIRST + process, DELETES, SEED);
+    return new Worker(kind, file, first, second, FIRST + process, DELETES, SEED, begunNs);
   }
 
   private void work(Kind kind, HistoryFile file, String table, int process) {
