@@ -164,12 +164,10 @@ fn shown_gone(
         if !is_right(choice, None) {
             continue;
         }
-        for at in 0..row.len() {
-            if gone[at]
-                && (choices.has(choice, at) || (!choices.is_unknown(at) && is_right(choice, Some(at))))
-            {
-                gone[at] = false;
-            }
+        for (at, is_gone) in gone.iter_mut().enumerate().filter(|(_, is_gone)| **is_gone) {
+            let may_be_there =
+                choices.has(choice, at) || (!choices.is_unknown(at) && is_right(choice, Some(at)));
+            *is_gone = !may_be_there;
         }
     }
     gone

@@ -187,8 +187,11 @@ impl Family {
     }
 }
 
+/// Row and family.
+type StoreName = (Vec<u8>, Vec<u8>);
+
 /// The cells of an answer by row and family.
-struct ByStore<'a>(BTreeMap<(Vec<u8>, Vec<u8>), Vec<&'a [u8]>>);
+struct ByStore<'a>(BTreeMap<StoreName, Vec<&'a [u8]>>);
 
 impl<'a> ByStore<'a> {
     fn new(found: &'a [Vec<Cell>]) -> ByStore<'a> {
