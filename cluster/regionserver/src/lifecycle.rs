@@ -3,8 +3,9 @@
 //! *Thread safety*: all methods from any thread. *Invariants*: a server that stopped serving never serves again; one
 //! that gave up stays so.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_env::{Condvar, Mutex, vitals};
@@ -53,6 +54,27 @@ pub(crate) struct Lifecycle {
     master_epoch: AtomicU64,
     /// The epoch of the last master that became active, as the coordination service says; not set where there is none.
     newest_epoch: OnceLock<NewestEpoch>,
+    master_writes: Arc<Mutex<MasterWrites>>,
+}
+
+/// How many writes of masters have begun and are not done, by the epoch of the master.
+type MasterWrites = BTreeMap<u64, usize>;
+
+/// A write of a master that has begun. It is done when this is dropped.
+pub(crate) struct MasterWrite {
+    epoch: u64,
+    all: Arc<Mutex<MasterWrites>>,
+}
+
+impl Drop for MasterWrite {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        let count = all.get_mut(&self.epoch).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            all.remove(&self.epoch);
+        }
+    }
 }
 
 impl Lifecycle {
@@ -68,6 +90,7 @@ impl Lifecycle {
             may_answer: OnceLock::new(),
             master_epoch: AtomicU64::new(0),
             newest_epoch: OnceLock::new(),
+            master_writes: Arc::default(),
         }
     }
 
@@ -141,6 +164,29 @@ impl Lifecycle {
         );
         tracing::warn!(epoch, newest, "a call of a master that was deposed is refused");
         Err(RpcError::master_not_running(text))
+    }
+
+    /// A master begins to write rows. `None` of others. An error as of [`Lifecycle::check_master`].
+    pub(crate) fn begin_master_write(&self, connection: &Connection) -> Result<Option<MasterWrite>, RpcError> {
+        let Some(epoch) = connection.master_epoch else { return Ok(None) };
+        let mut all = self.master_writes.lock();
+        // While the lock is held: a newer master that calls from here on finds this write in the count.
+        self.check_master(connection)?;
+        *all.entry(epoch).or_default() += 1;
+        Ok(Some(MasterWrite { epoch, all: Arc::clone(&self.master_writes) }))
+    }
+
+    /// Keeps a master from rows while a write of one before it is under way. It waits for the WAL, perhaps for seconds: a new master would
+    /// read `hbase:meta` without it, and act on that, and then it would be there.
+    pub(crate) fn check_writes_before(&self, connection: &Connection) -> Result<(), RpcError> {
+        let Some(epoch) = connection.master_epoch else { return Ok(()) };
+        let first = self.master_writes.lock().first_key_value().map(|(before, count)| (*before, *count));
+        let Some((before, count)) = first.filter(|(before, _)| *before < epoch) else { return Ok(()) };
+        tracing::info!(epoch, before, count, "a master waits for writes of one before it");
+        Err(RpcError::server_not_running_yet(format!(
+            "Server {} has not done {count} writes of the master with epoch {before}, which the one with epoch {epoch} has to see",
+            self.server_name
+        )))
     }
 
     fn check_epoch(&self, epoch: u64) -> Result<(), RpcError> {
@@ -240,6 +286,32 @@ mod tests {
         assert!(!refused.do_not_retry, "a step of a deposed master does not fail for good");
         lifecycle.check_master(&of(Some(5))).unwrap();
         lifecycle.check_master(&of(None)).unwrap(); // a master of HBase's, a client
+    }
+
+    /// A split wrote its rows of `hbase:meta` and waited for a DataNode that was frozen. The next master read that table without them, and had
+    /// the parent opened; then the rows were there, and its daughters were opened as well.
+    #[test]
+    fn a_master_waits_for_the_writes_of_the_one_before() {
+        let lifecycle = lifecycle();
+        let of = |master_epoch| Connection { master_epoch, ..Connection::new(1, "a:1") };
+        let (old, new) = (of(Some(3)), of(Some(4)));
+        let writes = [(); 2].map(|()| lifecycle.begin_master_write(&old).unwrap().unwrap());
+        lifecycle.check_writes_before(&old).unwrap();
+        lifecycle.check_writes_before(&of(None)).unwrap();
+        lifecycle.check_master(&new).unwrap();
+        for write in writes {
+            let refused = lifecycle.check_writes_before(&new).unwrap_err();
+            assert!(refused.class.ends_with(".ServerNotRunningYetException"), "{}", refused.class);
+            assert!(!refused.do_not_retry, "they are done soon");
+            assert!(lifecycle.begin_master_write(&old).is_err(), "it was deposed");
+            drop(write);
+        }
+        lifecycle.check_writes_before(&new).unwrap();
+        assert!(lifecycle.begin_master_write(&of(None)).unwrap().is_none());
+        let own = lifecycle.begin_master_write(&new).unwrap();
+        lifecycle.check_writes_before(&new).unwrap();
+        drop(own);
+        assert!(lifecycle.master_writes.lock().is_empty());
     }
 
     /// One call with the greatest number kept all masters away until the server started again, and so did the master of a cluster with more

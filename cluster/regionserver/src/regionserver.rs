@@ -72,7 +72,7 @@ pub struct RegionServer {
     pub(crate) online: Arc<OnlineSettings>,
     pub(crate) name: ServerName,
     wal_dir: PathBuf,
-    lifecycle: Arc<Lifecycle>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     vitals: Arc<Vitals>,
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) resources: Arc<RegionResources>,

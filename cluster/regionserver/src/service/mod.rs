@@ -112,19 +112,7 @@ impl Service for ClientService {
         if let Err(error) = server.check_call(&call.connection) {
             return Outcome::Ready(Err(error));
         }
-        if let Some(awaited) = server.awaited_by(&call) {
-            let server = server.clone();
-            return Outcome::Later(Box::pin(async move {
-                server.wait_for_arrivals(&call, awaited).await?;
-                let outcome = server.carry_out(call);
-                server.drive_logs(); // nobody else does for a call that comes late
-                match outcome {
-                    Outcome::Ready(result) => result,
-                    Outcome::Later(later) => later.await,
-                }
-            }));
-        }
-        server.carry_out(call)
+        if call.connection.master_epoch.is_some() { server.begin_of_master(call) } else { server.begin(call) }
     }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {
@@ -253,6 +241,44 @@ impl Waits {
 }
 
 impl RegionServer {
+    fn begin(self: &Arc<Self>, call: Call) -> Outcome {
+        let Some(awaited) = self.awaited_by(&call) else { return self.carry_out(call) };
+        let server = self.clone();
+        Outcome::Later(Box::pin(async move {
+            server.wait_for_arrivals(&call, awaited).await?;
+            let outcome = server.carry_out(call);
+            server.drive_logs(); // nobody else does for a call that comes late
+            match outcome {
+                Outcome::Ready(result) => result,
+                Outcome::Later(later) => later.await,
+            }
+        }))
+    }
+
+    /// Of a master of Halcyon: its writes count until they are answered, and it waits for those of masters before it.
+    #[cold]
+    fn begin_of_master(self: &Arc<Self>, call: Call) -> Outcome {
+        if let Err(error) = self.lifecycle.check_writes_before(&call.connection) {
+            return Outcome::Ready(Err(error));
+        }
+        let write = match &*call.method {
+            "Get" | "Scan" => Ok(None),
+            _ => self.lifecycle.begin_master_write(&call.connection),
+        };
+        match (write, self) {
+            (Err(error), _) => Outcome::Ready(Err(error)),
+            (Ok(None), server) => server.begin(call),
+            (Ok(Some(write)), server) => match server.begin(call) {
+                Outcome::Ready(result) => Outcome::Ready(result),
+                Outcome::Later(later) => Outcome::Later(Box::pin(async move {
+                    let result = later.await;
+                    drop(write);
+                    result
+                })),
+            },
+        }
+    }
+
     /// Counts calls that failed, wherever they ran.
     fn note_answered(&self, calls: &AnsweredCalls<'_>) {
         if calls.failed_count > 0 {
