@@ -167,7 +167,10 @@ impl Lifecycle {
     }
 
     /// A master begins to write rows. `None` of others. An error as of [`Lifecycle::check_master`].
-    pub(crate) fn begin_master_write(&self, connection: &Connection) -> Result<Option<MasterWrite>, RpcError> {
+    pub(crate) fn begin_master_write(
+        &self,
+        connection: &Connection,
+    ) -> Result<Option<MasterWrite>, RpcError> {
         let Some(epoch) = connection.master_epoch else { return Ok(None) };
         let mut all = self.master_writes.lock();
         // While the lock is held: a newer master that calls from here on finds this write in the count.

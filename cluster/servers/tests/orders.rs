@@ -1,4 +1,6 @@
 //! Orders to region servers, and the reports that end them.
+//!
+//! It is one piece because each test plays the server of the same double, and says in which order its reports come.
 
 mod common;
 

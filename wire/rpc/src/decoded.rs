@@ -115,9 +115,8 @@ impl Look<'_> {
         let made = match within {
             Within::Filter => self.made_of_filter(message, depth),
             Within::Endpoint => self.made_of_endpoint(message, depth),
-            Within::Order(types) => only(3, message).map(|data| {
-                types.iter().map(|&at| self.made_of_bytes(at, data, depth)).max().unwrap_or(0)
-            }),
+            Within::Order(types) => only(3, message)
+                .map(|data| types.iter().map(|&at| self.made_of_bytes(at, data, depth)).max().unwrap_or(0)),
             Within::Mutation => Some(cells_of(message)),
         };
         made.unwrap_or_else(|| self.worst(message))

@@ -171,11 +171,8 @@ fn messages_of_other_endpoints_are_not_decoded_here() {
 /// A decoder passes over groups that it does not know, and a field in one hid the message: 8 MB became 700.
 #[test]
 fn fields_that_are_there_again_hide_no_message() {
-    let mutations = [
-        field(2, b"MultiRowMutationService"),
-        field(3, b"MutateRows"),
-        field(4, &empty(1, 1_000)),
-    ];
+    let mutations =
+        [field(2, b"MultiRowMutationService"), field(3, b"MutateRows"), field(4, &empty(1, 1_000))];
     let call = |parts: &[Vec<u8>]| decoded("ExecService", &field(2, &parts.concat()));
     let plain = call(&mutations);
     assert!(plain >= 1_000 * size_of::<pb::MutationProto>());

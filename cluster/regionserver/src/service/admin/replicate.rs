@@ -21,7 +21,8 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
             return ready(Err(error));
         }
     };
-    let (ops, written_ms) = (request.entry.len(), request.entry.last().map_or(0, |entry| entry.key.write_time));
+    let (ops, written_ms) =
+        (request.entry.len(), request.entry.last().map_or(0, |entry| entry.key.write_time));
     if ops == 0 && cells.is_empty() {
         return ready(Ok(reply()));
     }

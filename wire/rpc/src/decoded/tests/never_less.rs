@@ -200,7 +200,8 @@ impl<'a> Maker<'a> {
                 let class = FILTERS[self.below(FILTERS.len())];
                 let held = self.part(&format!(".hbase.pb.{class}"), depth);
                 let parts = [field(1, format!("{FILTER_PACKAGE}{class}").as_bytes()), field(2, &held)];
-                let out = if self.below(8) == 0 { [&parts[1][..], &parts[0]].concat() } else { parts.concat() };
+                let out =
+                    if self.below(8) == 0 { [&parts[1][..], &parts[0]].concat() } else { parts.concat() };
                 return self.with_group(out);
             }
             ".hbase.pb.CoprocessorServiceCall" if self.below(4) > 0 => {
