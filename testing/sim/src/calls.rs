@@ -32,6 +32,8 @@ pub(crate) struct Caller {
     pub(crate) patience: Duration,
     /// One call in so many has a fault.
     pub(crate) fault_one_in: usize,
+    /// Each copy of a call holds it until it is carried out, or never will be.
+    pub(crate) held: Option<Arc<()>>,
 }
 
 impl Caller {
@@ -42,7 +44,7 @@ impl Caller {
             client_version: Some((2, 6)),
             ..Connection::new(number, "127.0.0.1:1")
         };
-        Caller { connection: Arc::new(connection), patience, fault_one_in }
+        Caller { connection: Arc::new(connection), patience, fault_one_in, held: None }
     }
 }
 
@@ -103,7 +105,9 @@ impl World {
         };
         let send = |after: Duration| {
             let call = a_call(caller.connection.clone(), method, param.clone(), cells.clone());
+            let held = caller.held.clone();
             self.begin_call(server, move |world, running| {
+                let _held = held;
                 if !after.is_zero() {
                     world.delay(after);
                 }

@@ -1,20 +1,24 @@
-//! Clients of real region servers. Each is a process of its own, which puts, increments, appends and reads.
+//! Clients of real region servers. Each is a process of its own, which puts, increments, appends and reads. `operations.rs` has what they
+//! do besides: deletes, checks, batches, and scans in several calls.
 //!
 //! A client keeps where a region is until a call fails. It repeats a call that was refused or has no answer, an Increment or Append with
 //! the nonce of the first attempt, until its patience is over.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
-use halcyon_proto::pb::mutation_proto::column_value::QualifierValue;
-use halcyon_proto::pb::mutation_proto::{ColumnValue, MutationType};
+use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use halcyon_servers::Target;
 use prost::Message;
 
 use crate::calls::{Caller, Failure};
+use crate::operations::{column, mutation};
+use crate::rates::Kind;
+use crate::register::Window;
 use crate::server::Life;
 use crate::told::{self, APPENDED, COUNT, FAMILY, ONE, PUT};
 use crate::world::World;
@@ -24,25 +28,55 @@ const CLIENTS_MAX: usize = 5;
 /// How long a client waits for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// How long it repeats a call.
-const PATIENCE_MAX: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(20);
 /// Between two attempts.
-const RETRY_PAUSE_MAX: Duration = Duration::from_millis(400);
+pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_millis(400);
 /// Between two operations.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// One call in so many has a fault.
-const FAULT_ONE_IN: usize = 10;
 /// Rows that are incremented and appended to, in each table.
-const COUNTERS: usize = 8;
-const PREFIXES: usize = 100;
+pub(crate) const COUNTERS: usize = 8;
+pub(crate) const PREFIXES: usize = 100;
+/// More than are written of a cell.
+const VERSIONS_MAX: u32 = 1_000;
 const ROWS_MAX: u32 = 1_000_000;
 
-struct Client {
-    world: Arc<World>,
-    caller: Caller,
+/// What a client does, by chance. `None` is a put, which no seed leaves out.
+const OPERATIONS: [Option<Kind>; 20] = {
+    let mut operations = [None; 20];
+    let often = [
+        (Kind::Batches, 1),
+        (Kind::Increments, 4),
+        (Kind::Appends, 4),
+        (Kind::Reads, 2),
+        (Kind::SlowScans, 1),
+        (Kind::Registers, 2),
+        (Kind::Versions, 2),
+    ];
+    let (mut at, mut kind) = (0, 0);
+    while kind < often.len() {
+        let end = at + often[kind].1;
+        while at < end {
+            operations[at] = Some(often[kind].0);
+            at += 1;
+        }
+        kind += 1;
+    }
+    operations
+};
+
+pub(crate) struct Client {
+    pub(crate) world: Arc<World>,
+    pub(crate) caller: Caller,
     /// The group of its nonces.
     number: u64,
-    table: TableName,
-    place: Option<(ServerName, RegionInfo)>,
+    pub(crate) table: TableName,
+    pub(crate) place: Option<(ServerName, RegionInfo)>,
+}
+
+/// What a scan has shown, and when that was so.
+pub(crate) struct Scanned {
+    pub(crate) found: told::Found,
+    pub(crate) window: Window,
 }
 
 impl World {
@@ -56,7 +90,7 @@ impl World {
             state.told.clients += 1;
             state.next_id()
         };
-        let caller = Caller::client(number, ANSWER_TIME, FAULT_ONE_IN);
+        let caller = Caller::client(number, ANSWER_TIME, self.rates.call_fault_one_in);
         let (world, table) = (self.clone(), table.clone());
         let client = Client { world, caller, number, table, place: None };
         let name = format!("client-{number}");
@@ -70,7 +104,7 @@ impl World {
             state.told.clients += 1;
             state.next_id()
         };
-        let caller = Caller::client(number, ANSWER_TIME, FAULT_ONE_IN);
+        let caller = Caller::client(number, ANSWER_TIME, self.rates.call_fault_one_in);
         let (world, table, place) = (self.clone(), region.table().clone(), (server.clone(), region.clone()));
         let reader = Client { world, caller, number, table, place: Some(place) };
         let name = format!("reader-{number}");
@@ -78,7 +112,7 @@ impl World {
     }
 
     /// Where a row is.
-    fn place_of(&self, table: &TableName, row: &[u8]) -> Option<(ServerName, RegionInfo)> {
+    pub(crate) fn place_of(&self, table: &TableName, row: &[u8]) -> Option<(ServerName, RegionInfo)> {
         let state = self.lock();
         let there = state.servers.iter().filter(|(_, server)| server.life != Life::Dead);
         let open = there.flat_map(|(name, server)| server.regions.values().map(move |open| (name, open)));
@@ -93,18 +127,16 @@ impl World {
         caller: &Caller,
         server: &ServerName,
         region: &RegionInfo,
-    ) -> Result<told::Found, Failure> {
-        let request = pb::ScanRequest {
-            region: Some(specifier(region)),
-            scan: Some(pb::Scan { max_versions: Some(1), ..Default::default() }),
-            number_of_rows: Some(ROWS_MAX),
-            close_scanner: Some(true),
-            ..Default::default()
-        };
+    ) -> Result<Scanned, Failure> {
+        let begun_ns = self.now_ns();
+        let request = pb::ScanRequest { close_scanner: Some(true), ..scan_request(region, ROWS_MAX) };
         let answer = self.call(caller, server, Target::Client, "Scan", &request)?;
         let response = pb::ScanResponse::decode(answer).expect("a server's answer");
         assert!(response.more_results_in_region != Some(true), "{region} has more than fits into an answer");
-        Ok(told::found(&response))
+        let mut found = told::Found::new();
+        told::add_found(&mut found, &response.results)
+            .unwrap_or_else(|wrong| panic!("a read of {region} at {server}: {wrong}"));
+        Ok(Scanned { found, window: Window { begun_ns, ended_ns: self.now_ns() } })
     }
 }
 
@@ -113,13 +145,18 @@ impl Client {
         for _ in 0..operations {
             let (choice, at) = {
                 let mut state = self.world.lock();
-                (state.dice.below(10), state.dice.below(PREFIXES))
+                let choice = OPERATIONS[state.dice.below(OPERATIONS.len())];
+                (choice, state.dice.below(PREFIXES))
             };
-            match choice {
-                0..4 => self.put(at),
-                4..6 => self.increment(at % COUNTERS),
-                6..8 => self.append(at % COUNTERS),
-                _ => self.read(at),
+            match choice.filter(|kind| self.world.rates.has(*kind)) {
+                Some(Kind::Batches) => self.batch(at),
+                Some(Kind::Increments) => self.increment(at % COUNTERS),
+                Some(Kind::Appends) => self.append(at % COUNTERS),
+                Some(Kind::Reads) => self.read(at),
+                Some(Kind::SlowScans) => self.scan_slowly(at),
+                Some(Kind::Registers) => self.change_register(at % COUNTERS),
+                Some(Kind::Versions) => self.change_versions(at % COUNTERS),
+                _ => self.put(at),
             }
             self.world.delay(PAUSE_MAX);
         }
@@ -138,22 +175,33 @@ impl Client {
     }
 
     fn put(&mut self, prefix: usize) {
-        let id = self.world.lock().next_id();
-        let row = Bytes::from(format!("{prefix:02}r{id:016}"));
-        if self.mutate(&row, MutationType::Put, None, vec![(PUT.to_vec(), b"value".to_vec())]).is_some() {
+        let (row, put) = self.new_put(prefix);
+        if self.mutate(&row, put, None).is_some() {
             let mut state = self.world.lock();
             state.told.row(&self.table.to_string(), &row).put = true;
             state.count("puts");
         }
     }
 
+    /// Of a row that was never there.
+    pub(crate) fn new_put(&self, prefix: usize) -> (Bytes, pb::MutationProto) {
+        let mut state = self.world.lock();
+        let row = Bytes::from(format!("{prefix:02}r{:016}", state.next_id()));
+        state.told.row(&self.table.to_string(), &row); // a read may show it from now on
+        let len = state.dice.between(1, self.world.rates.sizes.value_bytes_max);
+        let column = column(FAMILY, PUT, &vec![b'v'; len]);
+        (row.clone(), mutation(&row, MutationType::Put, vec![column]))
+    }
+
     fn increment(&mut self, counter: usize) {
         let (row, id) = (counter_row(counter), self.world.lock().next_id());
         let table = self.table.to_string();
         self.world.lock().told.row(&table, &row).increments.begun.insert(id);
-        let one = 1_u64.to_be_bytes().to_vec();
-        let columns = vec![([&[ONE], &id.to_be_bytes()[..]].concat(), one.clone()), (COUNT.to_vec(), one)];
-        let answer = self.mutate(&row, MutationType::Increment, Some(id), columns);
+        let (one, own) = (1_u64.to_be_bytes(), [&[ONE], &id.to_be_bytes()[..]].concat());
+        let columns = vec![column(FAMILY, &own, &one), column(FAMILY, COUNT, &one)];
+        let increment =
+            pb::MutationProto { nonce: Some(id), ..mutation(&row, MutationType::Increment, columns) };
+        let answer = self.mutate(&row, increment, None);
         let mut state = self.world.lock();
         if let Some(answer) = &answer {
             let told = state.told.row(&table, &row);
@@ -169,8 +217,9 @@ impl Client {
         let (row, id) = (counter_row(counter), self.world.lock().next_id());
         let table = self.table.to_string();
         self.world.lock().told.row(&table, &row).appends.begun.insert(id);
-        let columns = vec![(APPENDED.to_vec(), id.to_be_bytes().to_vec())];
-        let answer = self.mutate(&row, MutationType::Append, Some(id), columns);
+        let columns = vec![column(FAMILY, APPENDED, &id.to_be_bytes())];
+        let append = pb::MutationProto { nonce: Some(id), ..mutation(&row, MutationType::Append, columns) };
+        let answer = self.mutate(&row, append, None);
         let mut state = self.world.lock();
         if let Some(answer) = &answer {
             state.told.row(&table, &row).appends.acknowledged.insert(id);
@@ -181,28 +230,14 @@ impl Client {
         state.count(if answer.is_some() { "Appends" } else { "Appends without an answer" });
     }
 
-    /// The answer, if the mutation is acknowledged.
-    fn mutate(
+    /// The answer, if the mutation is acknowledged. It is repeated until the client's patience is over.
+    pub(crate) fn mutate(
         &mut self,
         row: &Bytes,
-        kind: MutationType,
-        nonce: Option<u64>,
-        columns: Vec<(Vec<u8>, Vec<u8>)>,
+        mutation: pb::MutationProto,
+        condition: Option<pb::Condition>,
     ) -> Option<pb::MutateResponse> {
-        let value = |(qualifier, value): (Vec<u8>, Vec<u8>)| QualifierValue {
-            qualifier: Some(qualifier.into()),
-            value: Some(value.into()),
-            ..Default::default()
-        };
-        let family = Bytes::from_static(FAMILY);
-        let column = ColumnValue { family, qualifier_value: columns.into_iter().map(value).collect() };
-        let mutation = pb::MutationProto {
-            row: Some(row.clone()),
-            mutate_type: Some(kind as i32),
-            column_value: vec![column],
-            nonce,
-            ..Default::default()
-        };
+        let (kind, nonce) = (mutation.mutate_type(), mutation.nonce);
         let group = nonce.map(|_| self.number);
         let (begun_ns, patience) =
             (self.world.now_ns(), self.world.lock().dice.below(PATIENCE_MAX.as_nanos() as usize));
@@ -213,7 +248,7 @@ impl Client {
                 let request = pb::MutateRequest {
                     region,
                     mutation: mutation.clone(),
-                    condition: None,
+                    condition: condition.clone(),
                     nonce_group: group,
                 };
                 match self.world.call(&self.caller, &server, Target::Client, "Mutate", &request) {
@@ -248,7 +283,7 @@ impl Client {
     }
 
     /// Where it believes the row to be.
-    fn find(&mut self, row: &Bytes) -> Option<(ServerName, RegionInfo)> {
+    pub(crate) fn find(&mut self, row: &Bytes) -> Option<(ServerName, RegionInfo)> {
         if self.place.as_ref().is_none_or(|(_, region)| !region.contains_row(row)) {
             self.place = self.world.place_of(&self.table, row);
         }
@@ -266,15 +301,40 @@ impl Client {
     fn read_region(&mut self) {
         let Some((server, region)) = self.place.clone() else { return };
         let before = self.world.lock().told.of_region(&region);
-        let Ok(found) = self.world.scan_at(&self.caller, &server, &region) else {
+        let Ok(scanned) = self.world.scan_at(&self.caller, &server, &region) else {
             self.place = None;
             return;
         };
-        let after = self.world.lock().told.of_region(&region);
-        if let Err(wrong) = told::check(&found, &before, &after) {
+        self.world.check_read(&server, &region, &before, &scanned);
+        self.world.lock().count("reads");
+    }
+}
+
+impl World {
+    /// What was acknowledged before is there, and nothing that was not begun before its end.
+    pub(crate) fn check_read(
+        &self,
+        server: &ServerName,
+        region: &RegionInfo,
+        before: &BTreeMap<Bytes, told::Row>,
+        scanned: &Scanned,
+    ) {
+        let mut state = self.lock();
+        let after = state.told.of_region(region);
+        if let Err(wrong) = told::check(&scanned.found, before, &after, scanned.window) {
+            drop(state);
             panic!("a read of {region} at {server}: {wrong}");
         }
-        self.world.lock().count("reads");
+        state.told.observe(region, &scanned.found, scanned.window);
+    }
+}
+
+pub(crate) fn scan_request(region: &RegionInfo, rows: u32) -> pb::ScanRequest {
+    pb::ScanRequest {
+        region: Some(specifier(region)),
+        scan: Some(pb::Scan { max_versions: Some(VERSIONS_MAX), ..Default::default() }),
+        number_of_rows: Some(rows),
+        ..Default::default()
     }
 }
 

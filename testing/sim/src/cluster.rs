@@ -17,25 +17,21 @@ use prost::Message;
 use crate::calls::Caller;
 use crate::clients::specifier;
 use crate::master::{MasterProcess, Serving};
+use crate::rates::Kind;
 use crate::server::{Life, ModelServer};
 use crate::told;
 use crate::world::{Event, Flaw, State, World};
 
 /// A session with the coordination service.
-const SESSION: Duration = Duration::from_secs(6);
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// How long the faults last.
 const FAULTS_TIME: Duration = Duration::from_secs(30);
 /// All is open again within this time after the faults.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
 /// Operations of a client, one after the other.
-const OPERATIONS_MAX: usize = 20;
+pub(crate) const OPERATIONS_MAX: usize = 20;
 /// Clients end within this time after all is open.
 const CLIENTS_TIME: Duration = Duration::from_secs(60);
-/// How long a client reads at a server that was declared dead: longer than a lease.
-const INSISTS_FOR: Duration = Duration::from_secs(8);
-/// Of so many things that are done to the cluster one is followed by a wrong verdict about a server.
-const MISJUDGED_ONE_IN: usize = 60;
-const DATA_NODES: usize = 4;
 const SERVERS_MAX: usize = 6;
 const TABLES: [&str; 2] = ["t", "u"];
 
@@ -78,15 +74,15 @@ pub fn simulate(seed: u64, options: Options) -> Report {
     })
 }
 
-struct Cluster {
-    world: Arc<World>,
+pub(crate) struct Cluster {
+    pub(crate) world: Arc<World>,
     /// The newest master, if its process is there.
-    master: Option<MasterProcess>,
+    pub(crate) master: Option<MasterProcess>,
     /// Those before it that are there: deposed, and frozen or not.
     left: Vec<MasterProcess>,
     next_server: u16,
     /// Chooses which servers are declared dead although they live.
-    doubts: Dice,
+    pub(crate) doubts: Dice,
 }
 
 impl Cluster {
@@ -129,7 +125,7 @@ impl Cluster {
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         self.world.tell(what);
     }
 
@@ -174,7 +170,16 @@ impl Cluster {
             }
             Event::Abort(server) => world.abort(&server),
             Event::Exit(server) => world.kill_real(&server),
-            Event::DataNodeBack(number) => world.fs.set_data_node(number, true),
+            Event::DataNodeBack(number) => {
+                world.lock().data_node_down = false;
+                world.fs.set_data_node(number, true);
+            }
+            Event::CutEnds(server) => self.end_cut(&server),
+            Event::KillMaster => self.kill_master(Duration::from_millis(500)),
+            Event::DataNodeThaws => {
+                let mut state = world.lock();
+                (state.data_node_frozen, state.data_node_avoided) = (None, None);
+            }
             Event::OpenLate { server, request, order } => {
                 if let Ok(seq) = world.open(&server, &request, order) {
                     let event = Event::Report { server, region: request.region, seq };
@@ -241,83 +246,6 @@ impl Cluster {
         }
     }
 
-    fn kill_server(&self, server: &ServerName) {
-        self.world.kill_real(server);
-        self.world.die(server);
-        // Its process is missed soon, or its session expires.
-        let mut state = self.world.lock();
-        let time = state.dice.pick(&[Duration::from_millis(200), SESSION]);
-        self.world.within(&mut state, time, Event::Expire(server.clone()));
-        state.count("servers killed");
-    }
-
-    fn freeze_server(&self, server: &ServerName) {
-        let mut state = self.world.lock();
-        let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
-        let known = state.servers.get_mut(server).expect("it lives");
-        known.life = Life::Frozen;
-        let open = known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
-        let read = open.map(|open| open.info.clone()).next();
-        if let Some(real) = state.real.get(server) {
-            self.world.threads.freeze(real.process);
-        }
-        self.world.at(&mut state, time, Event::Thaw(server.clone()));
-        if time > SESSION {
-            self.world.at(&mut state, SESSION, Event::Expire(server.clone()));
-        }
-        state.count("servers frozen");
-        drop(state);
-        // What comes while it is frozen is waiting when it thaws.
-        if let Some(region) = read.filter(|_| self.world.options.is_real) {
-            self.world.begin_reader(server, &region, time + SESSION);
-        }
-    }
-
-    fn thaw(&self, server: &ServerName) {
-        let zombie = {
-            let mut state = self.world.lock();
-            let Some(known) = state.servers.get_mut(server).filter(|it| it.life == Life::Frozen) else {
-                return;
-            };
-            known.life = Life::Up;
-            let zombie = known.is_expired;
-            if !zombie {
-                // It thaws before its session is over, and is heard of again.
-                state.events.retain(|_, event| !matches!(event, Event::Expire(of) if of == server));
-            }
-            if let Some(real) = state.real.get(server) {
-                self.world.threads.thaw(real.process);
-            }
-            if zombie {
-                self.world.within(&mut state, Duration::from_millis(300), Event::Abort(server.clone()));
-            }
-            zombie
-        };
-        if zombie {
-            // Writes that had begun go on.
-            self.write_at(server);
-        }
-    }
-
-    /// The znode of a server is gone.
-    fn expire(&self, server: &ServerName) {
-        let mut state = self.world.lock();
-        if !state.znodes.remove(server) {
-            return;
-        }
-        if let Some(known) = state.servers.get_mut(server) {
-            known.is_expired = true;
-        }
-        if let Some(epoch) = self.master.as_ref().map(|master| master.epoch) {
-            let event = Event::SeesDeath(epoch, server.clone());
-            self.world.within(&mut state, Duration::from_millis(500), event);
-            if self.world.has(Flaw::DeadServersReturn) {
-                let event = Event::SeesJoin(epoch, server.clone());
-                self.world.at(&mut state, Duration::from_millis(700), event);
-            }
-        }
-    }
-
     /// A server reports an opening to the active master, again and again until that has an answer.
     fn report(&self, server: ServerName, region: RegionInfo, seq: u64) {
         let life = self.world.lock().servers.get(&server).map_or(Life::Dead, |it| it.life);
@@ -360,30 +288,6 @@ impl Cluster {
         master.tell(move |view| znodes.iter().for_each(|server| view.add_online(server)));
     }
 
-    fn freeze_master(&mut self) {
-        let Some(master) = self.master.as_mut().filter(|master| !master.is_frozen) else { return };
-        master.is_frozen = true;
-        self.world.threads.freeze(master.process);
-        let mut state = self.world.lock();
-        let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
-        self.world.at(&mut state, time, Event::ThawMaster(master.epoch));
-        if time > SESSION {
-            self.world.at(&mut state, SESSION, Event::ExpireMaster(master.epoch));
-            let end = time + Duration::from_millis(state.dice.below(500) as u64);
-            self.world.at(&mut state, end, Event::ExitMaster(master.epoch));
-        }
-        state.count("masters frozen");
-    }
-
-    fn kill_master(&mut self) {
-        let Some(master) = self.master.take_if(|master| !master.is_frozen) else { return };
-        let mut state = self.world.lock();
-        self.world.within(&mut state, SESSION, Event::ExpireMaster(master.epoch));
-        state.count("masters killed");
-        drop(state);
-        master.kill();
-    }
-
     /// Does one thing that the seed chooses.
     fn act(&mut self) {
         let (choice, up) = {
@@ -402,32 +306,36 @@ impl Cluster {
         match (choice, victim) {
             (0..14, Some(server)) if is_calm => self.write_at(&server),
             (38..40, _) if self.world.options.is_real => self.disturb_hdfs(),
-            (40..45, _) if self.world.options.is_real => self.split_region(),
-            (45..50, _) if self.world.options.is_real => self.merge_regions(),
-            (0..5, Some(server)) if up.len() > 1 && rates.kills_servers => {
+            (40..45, _) if self.world.options.is_real && rates.has(Kind::Splits) => self.split_region(),
+            (45..50, _) if self.world.options.is_real && rates.has(Kind::Merges) => self.merge_regions(),
+            (0..5, Some(server)) if up.len() > 1 && rates.has(Kind::Kills) => {
                 self.tell(|| format!("{server} is killed"));
                 self.kill_server(&server);
             }
-            (5..9, Some(server)) if up.len() > 1 && rates.freezes_servers => {
+            (5..9, Some(server)) if up.len() > 1 && rates.has(Kind::Freezes) => {
                 self.tell(|| format!("{server} is frozen"));
                 self.freeze_server(&server);
             }
-            (9..14, _) if up.len() < SERVERS_MAX => self.start_server(),
-            (14..16, _) if rates.disturbs_masters => {
-                self.tell(|| "the master is killed".to_string());
-                self.kill_master();
+            (50..53, Some(server)) if self.world.options.is_real && rates.has(Kind::Cuts) => {
+                self.cut_server(&server);
             }
-            (16..18, _) if rates.disturbs_masters => {
+            (53..54, _) if self.world.options.is_real && rates.has(Kind::Alters) => self.alter_table(),
+            (9..14, _) if up.len() < SERVERS_MAX => self.start_server(),
+            (14..16, _) if rates.has(Kind::MasterKills) => {
+                self.tell(|| "the master is killed".to_string());
+                self.kill_master(SESSION);
+            }
+            (16..18, _) if rates.has(Kind::MasterFreezes) => {
                 self.tell(|| "the master is frozen".to_string());
                 self.freeze_master();
             }
-            (18..21, Some(server)) => {
+            (18..21, Some(server)) if rates.has(Kind::Refusals) => {
                 let mut state = self.world.lock();
                 let known = state.servers.get_mut(&server).expect("it lives");
                 known.refuses = !known.refuses;
             }
-            (21..35, Some(server)) => self.move_region(&server),
-            (35..38, _) => {
+            (21..35, Some(server)) if rates.has(Kind::Moves) => self.move_region(&server),
+            (35..38, _) if rates.has(Kind::Balances) => {
                 if let Some(serving) = self.serving() {
                     serving.master.balance(false);
                 }
@@ -437,40 +345,8 @@ impl Cluster {
         }
     }
 
-    /// The master declares a server dead that lives and has its session: a packet filter, say, has refused its connections. Clients that
-    /// know the server go on reading there.
-    fn misjudge(&mut self) {
-        if !self.doubts.one_in(MISJUDGED_ONE_IN) {
-            return;
-        }
-        let Some(epoch) = self.master.as_ref().map(|master| master.epoch) else { return };
-        let is_well = |it: &ModelServer| it.life == Life::Up && !it.is_expired;
-        let well: Vec<ServerName> = {
-            let state = self.world.lock();
-            state.servers.iter().filter(|(_, it)| is_well(it)).map(|(name, _)| name.clone()).collect()
-        };
-        if well.len() < 2 {
-            return;
-        }
-        let server = well[self.doubts.below(well.len())].clone();
-        self.tell(|| format!("{server} is declared dead, and lives"));
-        let regions: Vec<RegionInfo> = {
-            let mut state = self.world.lock();
-            state.count("wrong verdicts");
-            self.world.at(&mut state, Duration::ZERO, Event::SeesDeath(epoch, server.clone()));
-            let open = state.servers[&server].regions.values().filter(|open| open.is_granted);
-            open.map(|open| open.info.clone()).filter(|region| !region.table().is_system()).collect()
-        };
-        if self.world.options.is_real {
-            for region in regions {
-                self.world.begin_client(region.table(), OPERATIONS_MAX);
-                self.world.begin_reader(&server, &region, INSISTS_FOR);
-            }
-        }
-    }
-
     /// A client writes to a region of a server.
-    fn write_at(&self, server: &ServerName) {
+    pub(crate) fn write_at(&self, server: &ServerName) {
         let region = {
             let mut state = self.world.lock();
             let Some(known) = state.servers.get(server) else { return };
@@ -488,32 +364,17 @@ impl Cluster {
         let _ = self.world.write(server, region.encoded_name(), b"value".to_vec()); // refused: not acknowledged
     }
 
-    /// The NameNode is away, or a DataNode dies.
-    fn disturb_hdfs(&self) {
-        let mut state = self.world.lock();
-        let time = Duration::from_millis(state.dice.between(100, 8_000) as u64);
-        if state.dice.one_in(3) {
-            state.away_until_ns = self.world.now_ns() + time.as_nanos() as u64;
-            return state.count("NameNode away");
-        }
-        if state.events.values().any(|event| matches!(event, Event::DataNodeBack(_))) {
-            return; // one at a time: a file lies on three of four
-        }
-        let number = state.dice.below(DATA_NODES);
-        self.world.fs.set_data_node(number, false);
-        self.world.at(&mut state, time, Event::DataNodeBack(number));
-        state.count("DataNodes dead");
-    }
-
     /// What clients and administrators do to a region of a real server.
     fn use_real(&self, server: &ServerName, region: &RegionInfo) {
         let (choice, upkeep, count) = {
             let mut state = self.world.lock();
-            (state.dice.below(10), state.dice.below(3), state.dice.between(1, OPERATIONS_MAX))
+            let upkeep = state.dice.pick(&[Kind::Flushes, Kind::Compactions, Kind::Rolls]);
+            (state.dice.below(10), upkeep, state.dice.between(1, OPERATIONS_MAX))
         };
         match choice {
             0..8 => self.world.begin_client(region.table(), count),
-            _ => self.world.begin_upkeep(server, region, upkeep),
+            _ if self.world.rates.has(upkeep) => self.world.begin_upkeep(server, region, upkeep),
+            _ => {}
         }
     }
 
@@ -600,14 +461,44 @@ impl Cluster {
             .collect()
     }
 
+    fn descriptor(&self, table: &str) -> TableDescriptor {
+        let name = TableName::parse(table.as_bytes()).expect("a name");
+        let family = |name: &[u8]| FamilyDescriptor::new(name).expect("a name");
+        let descriptor = TableDescriptor::new(name).with_family(family(told::FAMILY));
+        if !self.world.options.is_real {
+            return descriptor;
+        }
+        let many = family(told::MANY).with("VERSIONS", "1000");
+        descriptor.with_family(family(told::SINGLE)).with_family(many)
+    }
+
+    /// A family without rows comes or goes. All regions of the table are opened anew for that.
+    fn alter_table(&self) {
+        let Some(serving) = self.serving() else { return };
+        let (table, has_spare) = {
+            let mut state = self.world.lock();
+            (state.dice.pick(&TABLES), state.dice.one_in(2))
+        };
+        let mut descriptor = self.descriptor(table);
+        if has_spare {
+            descriptor = descriptor.with_family(FamilyDescriptor::new("x").expect("a name"));
+        }
+        self.tell(|| format!("{table} is altered ({has_spare})"));
+        let request = pb::ModifyTableRequest {
+            table_name: descriptor.name().to_pb(),
+            table_schema: descriptor.to_pb(),
+            ..Default::default()
+        };
+        drop(serving.service.call(a_call("ModifyTable", &request)));
+        self.world.lock().count("changes of tables");
+    }
+
     fn create_tables(&mut self, regions: usize) {
         while self.serving().is_none() {
             self.pass(Duration::from_millis(100));
         }
         for table in TABLES {
-            let name = TableName::parse(table.as_bytes()).expect("a name");
-            let family = FamilyDescriptor::new("f").expect("a name");
-            let descriptor = TableDescriptor::new(name).with_family(family);
+            let descriptor = self.descriptor(table);
             let key = |at: usize| Bytes::from(format!("{:02}", at * 100 / regions));
             let request = pb::CreateTableRequest {
                 table_schema: descriptor.to_pb(),
@@ -651,6 +542,8 @@ impl Cluster {
                 .collect()
         };
         frozen.iter().for_each(|server| self.thaw(server));
+        let cut = self.world.lock().cut.clone();
+        cut.iter().for_each(|server| self.end_cut(server));
         self.have_a_server();
     }
 
@@ -743,9 +636,9 @@ impl Cluster {
             let mut name = ServerName::parse(&server).expect("it is open");
             let begun_ns = self.world.now_ns();
             // A server may serve a region a moment after the master knows that it is open, or lose its session only now.
-            let found = loop {
+            let scanned = loop {
                 match self.world.scan_at(&caller, &name, &region) {
-                    Ok(found) => break found,
+                    Ok(scanned) => break scanned,
                     Err(failure) => {
                         let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
                         assert!(waited < CLIENTS_TIME, "{region} cannot be read at {name}: {failure:?}");
@@ -756,8 +649,12 @@ impl Cluster {
                     }
                 }
             };
+            if region.table().is_system() {
+                continue; // it can be read
+            }
             let told = self.world.lock().told.of_region(&region);
-            told::check(&found, &told, &told).unwrap_or_else(|wrong| panic!("{region} at {name}: {wrong}"));
+            told::check(&scanned.found, &told, &told, scanned.window)
+                .unwrap_or_else(|wrong| panic!("{region} at {name}: {wrong}"));
         }
     }
 

@@ -8,9 +8,6 @@ use clap::Parser;
 use halcyon_env::{Clock, SystemClock};
 use halcyon_sim::{Options, simulate};
 
-/// Seeds that fail, after which a run ends.
-const FAILURES_MAX: usize = 10;
-
 /// A whole cluster from one seed: the real master over models of all else.
 #[derive(Parser)]
 struct Args {
@@ -23,6 +20,9 @@ struct Args {
     /// Real region servers, and not models of them
     #[arg(long)]
     real: bool,
+    /// A run ends when so many seeds have failed
+    #[arg(long, default_value_t = 10)]
+    failures: usize,
     /// Prints what is done to the cluster, and what masters and servers log
     #[arg(long)]
     told: bool,
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
                 failed.push(seed);
             }
         }
-        if failed.len() >= FAILURES_MAX {
+        if failed.len() >= args.failures {
             break;
         }
     }

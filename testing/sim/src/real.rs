@@ -13,13 +13,16 @@ use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{RegionServerApi, SystemTables};
 use halcyon_env::sim::{Process, SimFileSystem, SimThreads};
 use halcyon_env::{Env, FileSystem};
+use halcyon_region::RegionSettings;
 use halcyon_regionserver::{MasterLink, RegionServer, RegionServerSettings, RemoteMaster};
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use parking_lot::Mutex;
 
+use crate::rates::{Kind, Sizes};
 use crate::remote::ToMaster;
 use crate::server::Life;
 use crate::server_fs::ServerFs;
+use crate::told::{FAMILY, MANY, SINGLE};
 use crate::world::{Event, Flaw, State, World};
 
 /// How long a caller waits for an answer.
@@ -34,7 +37,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(4);
 const REPORT_PERIOD: Duration = Duration::from_secs(3);
 /// Of HBase, that servers work like.
 const VERSION: (u32, u32, u32) = (2, 6, 4);
-const MEMORY_BYTES: u64 = 16 << 20;
+
+const CHUNK_BYTES: usize = 64 << 10;
+const ALL: [&[u8]; 3] = [FAMILY, SINGLE, MANY];
 
 pub(crate) struct RealServer {
     pub(crate) process: Process,
@@ -50,10 +55,18 @@ pub(crate) struct Running {
     pub(crate) master: Arc<RemoteMaster>,
 }
 
-fn settings() -> RegionServerSettings {
+fn settings(sizes: &Sizes) -> RegionServerSettings {
     RegionServerSettings {
-        memory_bytes: MEMORY_BYTES,
-        chunk_bytes: 64 << 10,
+        memory_bytes: sizes.memory_bytes,
+        chunk_bytes: CHUNK_BYTES,
+        wal_roll_bytes: sizes.roll_bytes,
+        wal_roll_period: sizes.roll_period,
+        wal_files_count_max: sizes.wals_max,
+        region: RegionSettings {
+            flush_size_bytes: sizes.flush_bytes,
+            replay_flush_bytes: sizes.replay_flush_bytes,
+            ..RegionSettings::default()
+        },
         flush_threads_count: 1,
         small_compaction_threads: 1,
         large_compaction_threads: 1,
@@ -83,7 +96,8 @@ impl World {
 
     /// The first thread of a server's process.
     fn live(self: &Arc<World>, env: &Env, name: &ServerName, slot: &Mutex<Option<Running>>) {
-        match RegionServer::start_as(env.clone(), &self.root, None, settings(), name.clone()) {
+        match RegionServer::start_as(env.clone(), &self.root, None, settings(&self.rates.sizes), name.clone())
+        {
             Ok(server) => {
                 let (world, of) = (Arc::downgrade(self), name.clone());
                 server.answer_while(move || world.upgrade().is_some_and(|world| world.may_answer(&of)));
@@ -107,7 +121,8 @@ impl World {
             {
                 let mut state = self.lock();
                 let is_expired = state.servers.get(name).is_none_or(|server| server.is_expired);
-                if let Some(real) = state.real.get_mut(name).filter(|_| !is_expired) {
+                let is_heard = !is_expired && !state.cut.contains(name);
+                if let Some(real) = state.real.get_mut(name).filter(|_| is_heard) {
                     real.pinged_ns = self.now_ns();
                 }
             }
@@ -247,17 +262,27 @@ impl World {
     }
 
     /// Flushes a region, compacts it or rolls the WALs, as chance wills. Nobody waits for it.
-    pub(crate) fn begin_upkeep(self: &Arc<World>, name: &ServerName, region: &RegionInfo, choice: usize) {
+    pub(crate) fn begin_upkeep(self: &Arc<World>, name: &ServerName, region: &RegionInfo, choice: Kind) {
         let (of, region) = (name.clone(), region.clone());
+        // All families, or one: replays have to tell which has what.
+        let family = self.lock().dice.pick(&[None, None, Some(FAMILY), Some(SINGLE), Some(MANY)]);
+        let families: Vec<Bytes> = family.into_iter().map(Bytes::from_static).collect();
         let _ = self.begin_call(name, move |world, running| {
             let server = &running.server;
-            match choice {
-                0 => drop(server.flush_region(region.encoded_name(), &[])?),
-                1 => server.compact_region(&region, &Bytes::from_static(b"f"), true)?,
-                _ => server.roll_wals()?,
-            }
-            world.tell(|| format!("{of} has done its upkeep {choice} of {region}"));
-            world.lock().count(["flushes", "compactions", "rolls of WALs"][choice.min(2)]);
+            let what = match choice {
+                Kind::Flushes => server.flush_region(region.encoded_name(), &families).map(|_| "flushes")?,
+                Kind::Compactions => {
+                    let families =
+                        if families.is_empty() { ALL.map(Bytes::from_static).to_vec() } else { families };
+                    for family in &families {
+                        server.compact_region(&region, family, true)?;
+                    }
+                    "compactions"
+                }
+                _ => server.roll_wals().map(|_| "rolls of WALs")?,
+            };
+            world.tell(|| format!("{of} has done its upkeep {choice:?} of {region}"));
+            world.lock().count(what);
             Ok(())
         });
     }

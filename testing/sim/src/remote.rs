@@ -29,8 +29,6 @@ use crate::server::Open;
 use crate::view::View;
 use crate::world::{State, World};
 
-/// One call between masters and servers in so many has a fault.
-const FAULT_ONE_IN: usize = 25;
 /// The way of a message.
 const WAY_MAX: Duration = Duration::from_millis(3);
 /// Between two looks whether a master has answered.
@@ -61,8 +59,12 @@ impl Network for ToServers {
             codec: cells.as_ref().map(CellBlock::codec),
             ..Connection::new(MASTERS + self.epoch, "127.0.0.1:2")
         };
-        let caller =
-            Caller { connection: Arc::new(connection), patience: timeout, fault_one_in: FAULT_ONE_IN };
+        let caller = Caller {
+            connection: Arc::new(connection),
+            patience: timeout,
+            fault_one_in: self.world.rates.message_fault_one_in,
+            held: None,
+        };
         let called = self.world.call_with_cells(&caller, server, target, method, param, cells);
         self.world.tell(|| {
             format!("master {} calls {method} at {server}: {:?}", self.epoch, called.as_ref().err())
@@ -141,7 +143,8 @@ impl ToMaster {
         world.delay(WAY_MAX);
         let (is_lost, is_answer_lost, is_repeated) = {
             let mut state = world.lock();
-            (state.fault(FAULT_ONE_IN * 2), state.fault(FAULT_ONE_IN * 2), state.fault(FAULT_ONE_IN * 2))
+            let one_in = world.rates.message_fault_one_in * 2;
+            (state.fault(one_in), state.fault(one_in), state.fault(one_in))
         };
         let no_answer = || std::io::Error::new(std::io::ErrorKind::TimedOut, "the master gives no answer");
         if is_lost {

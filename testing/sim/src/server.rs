@@ -21,6 +21,8 @@ use crate::world::{Event, Flaw, State, World};
 const EDITS: &str = "recovered.edits";
 const FAMILY: &str = "f";
 const SEQ_ID: &str = "seqid";
+/// Of the WALs that a model is to split it does not find one in so many.
+const MISSES_ONE_IN: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -341,6 +343,16 @@ impl World {
         Ok(server.regions.values().filter(|open| open.is_granted).map(|open| open.info.clone()).collect())
     }
 
+    /// A server that has its WALs elsewhere finds none of the others'.
+    fn looks_elsewhere(&self) -> bool {
+        let mut state = self.lock();
+        let looks = self.rates.misses_wals && state.faults && state.doubts.one_in(MISSES_ONE_IN);
+        if looks {
+            state.count("WALs not found");
+        }
+        looks
+    }
+
     /// Splits a WAL of a dead server.
     pub(crate) fn split_wal(
         self: &Arc<World>,
@@ -350,7 +362,7 @@ impl World {
     ) -> Result<SplitWal> {
         self.obeying(&mut self.lock(), name, epoch)?;
         let path = self.root.join(wal);
-        if !self.exists(&path) {
+        if !self.exists(&path) || self.looks_elsewhere() {
             return Ok(SplitWal::NotFound);
         }
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();

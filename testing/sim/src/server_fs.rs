@@ -20,10 +20,12 @@ use crate::process_fs::no_answer;
 use crate::removal::Removal;
 use crate::world::World;
 
-/// One question or change in so many has a fault.
-const DISTURBED_ONE_IN: usize = 150;
-/// One write in so many fails, and with it its file.
-const FAILS_ONE_IN: usize = 250;
+/// Between two looks whether a DataNode has thawed.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// A writer that waits for a DataNode without a limit takes it for dead after this time.
+const WRITE_TIME: Duration = Duration::from_secs(60);
+/// A file that should not lie on a DataNode is placed anew so often. In the end it may lie there all the same.
+const PLACES_MAX: usize = 8;
 /// A change that is done later is done within this time.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
@@ -44,7 +46,7 @@ impl ServerFs {
     fn ask<T>(&self, path: &Path, call: impl FnOnce(&SimFileSystem) -> io::Result<T>) -> io::Result<T> {
         self.world.reach_name_node(path)?;
         SimThreads::step();
-        if self.world.lock().fault(DISTURBED_ONE_IN) {
+        if self.world.lock().fault(self.world.rates.name_fault_one_in) {
             return Err(no_answer(path));
         }
         let result = call(&self.world.fs);
@@ -61,7 +63,7 @@ impl ServerFs {
         SimThreads::step();
         let fate = {
             let mut state = self.world.lock();
-            if state.fault(DISTURBED_ONE_IN) { Some(state.dice.below(3)) } else { None }
+            if state.fault(self.world.rates.name_fault_one_in) { Some(state.dice.below(3)) } else { None }
         };
         let result = match fate {
             None => call(&self.world.fs),
@@ -83,14 +85,15 @@ impl ServerFs {
         change: impl Fn(&SimFileSystem) -> io::Result<()> + Clone + Send + 'static,
     ) -> io::Result<()> {
         self.change(path, change.clone())?;
-        if self.world.lock().fault(DISTURBED_ONE_IN) {
+        if self.world.lock().fault(self.world.rates.name_fault_one_in) {
             self.world.change_late(LATE_MAX, Box::new(change));
         }
         Ok(())
     }
 
     fn written(&self, file: io::Result<Box<dyn WritableFile>>) -> io::Result<Box<dyn WritableFile>> {
-        let written = |file| Written { file, world: self.world.clone(), has_failed: false };
+        let is_thin = self.world.lock().data_node_down;
+        let written = |file| Written { file, world: self.world.clone(), has_failed: false, is_thin };
         file.map(|file| Box::new(written(file)) as Box<dyn WritableFile>)
     }
 }
@@ -109,7 +112,19 @@ impl FileSystem for ServerFs {
     }
 
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        self.written(self.ask(path, |fs| fs.create_log(path)))
+        self.written(self.ask(path, |fs| {
+            let mut file = fs.create_log(path)?;
+            for _ in 0..PLACES_MAX {
+                let avoided = self.world.lock().data_node_avoided;
+                if avoided.is_none_or(|number| !file.is_on(&[format!("datanode{number}")])) {
+                    break;
+                }
+                drop(file);
+                fs.remove_file(path)?;
+                file = fs.create_log(path)?;
+            }
+            Ok(file)
+        }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
@@ -222,12 +237,14 @@ struct Written {
     world: Arc<World>,
     /// Then it takes no more bytes.
     has_failed: bool,
+    /// It was made while a DataNode was dead.
+    is_thin: bool,
 }
 
 impl Written {
     fn write(&mut self, call: impl FnOnce(&mut dyn WritableFile) -> io::Result<()>) -> io::Result<()> {
         SimThreads::step();
-        self.has_failed |= self.world.lock().fault(FAILS_ONE_IN);
+        self.has_failed |= self.world.lock().fault(self.world.rates.write_fault_one_in);
         let result = match self.has_failed {
             true => Err(no_answer(self.file.path())),
             false => call(&mut *self.file),
@@ -237,29 +254,63 @@ impl Written {
     }
 }
 
+impl Written {
+    /// A DataNode of the file is frozen.
+    fn is_late(&self) -> bool {
+        !self.late_machines().is_empty()
+    }
+
+    /// False if a DataNode is frozen for longer.
+    fn wait_for_thaw(&self, limit: Duration) -> bool {
+        let begun_ns = self.world.now_ns();
+        while self.is_late() {
+            if self.world.now_ns() - begun_ns >= limit.as_nanos() as u64 {
+                return false;
+            }
+            self.world.clock.sleep(LOOK_PAUSE);
+        }
+        true
+    }
+}
+
 impl WritableFile for Written {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write(|file| file.write_all(bytes))
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.wait_for_thaw(WRITE_TIME);
         self.write(|file| file.sync())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.wait_for_thaw(WRITE_TIME);
         self.write(|file| file.flush())
     }
 
     fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
-        stepping(|| self.file.write_within(bytes, to_disk, limit))
+        if !self.is_late() {
+            return stepping(|| self.file.write_within(bytes, to_disk, limit));
+        }
+        if !self.world.rates.waits_within {
+            return Attempt::NotMade;
+        }
+        match self.write(|file| file.write_all(bytes)) {
+            Ok(()) => self.wait_within(limit),
+            Err(error) => Attempt::Done(Err(error)),
+        }
     }
 
     fn wait_within(&mut self, limit: Duration) -> Attempt {
+        if !self.wait_for_thaw(limit) {
+            self.world.lock().count("late syncs");
+            return Attempt::Late;
+        }
         stepping(|| self.file.wait_within(limit))
     }
 
     fn late_machines(&self) -> Vec<String> {
-        self.file.late_machines()
+        self.world.while_frozen(|| self.file.late_machines())
     }
 
     fn is_on(&self, machines: &[String]) -> bool {
@@ -267,7 +318,8 @@ impl WritableFile for Written {
     }
 
     fn avoid_late(&mut self) {
-        self.file.avoid_late();
+        let mut state = self.world.lock();
+        state.data_node_avoided = state.data_node_frozen;
     }
 
     fn check(&mut self) -> io::Result<()> {
@@ -275,7 +327,7 @@ impl WritableFile for Written {
     }
 
     fn is_thin(&self) -> bool {
-        self.file.is_thin()
+        self.is_thin && !self.world.lock().data_node_down
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
@@ -283,6 +335,7 @@ impl WritableFile for Written {
     }
 
     fn close(mut self: Box<Self>) -> io::Result<()> {
+        self.wait_for_thaw(WRITE_TIME);
         self.write(|_| Ok(()))?;
         stepping(|| self.file.close())
     }
@@ -308,7 +361,7 @@ struct Readable {
 impl ReadableFile for Readable {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         SimThreads::step();
-        if self.world.lock().fault(DISTURBED_ONE_IN) {
+        if self.world.lock().fault(self.world.rates.name_fault_one_in) {
             return Err(no_answer(self.file.path()));
         }
         let result = self.file.read_exact_at(buffer, offset);

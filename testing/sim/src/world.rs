@@ -62,6 +62,11 @@ pub(crate) enum Event {
     Exit(ServerName),
     /// A DataNode that was dead is back.
     DataNodeBack(usize),
+    /// One that was frozen goes on.
+    DataNodeThaws,
+    /// A server reaches the coordination service again.
+    CutEnds(ServerName),
+    KillMaster,
     /// An order to open a region arrives late.
     OpenLate {
         server: ServerName,
@@ -99,6 +104,8 @@ pub(crate) struct World {
 
 pub(crate) struct State {
     pub(crate) dice: Dice,
+    /// Which WALs models do not find.
+    pub(crate) doubts: Dice,
     pub(crate) faults: bool,
     pub(crate) servers: BTreeMap<ServerName, ModelServer>,
     /// The processes of those that are real.
@@ -108,6 +115,8 @@ pub(crate) struct State {
     /// Those of which a master has deleted it.
     pub(crate) deposed: BTreeSet<ServerName>,
     pub(crate) draining: BTreeSet<ServerName>,
+    /// Servers that do not reach the coordination service.
+    pub(crate) cut: BTreeSet<ServerName>,
     /// The epoch of the newest master.
     pub(crate) epoch: u64,
     /// That of the newest master that has loaded what there is.
@@ -125,6 +134,12 @@ pub(crate) struct State {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// Until then the NameNode answers nobody.
     pub(crate) away_until_ns: u64,
+    /// Files that are made now lie on fewer DataNodes than they should.
+    pub(crate) data_node_down: bool,
+    /// Syncs of real servers' files on it wait.
+    pub(crate) data_node_frozen: Option<usize>,
+    /// It was late for a writer, and new WALs lie elsewhere.
+    pub(crate) data_node_avoided: Option<usize>,
     /// Changes that HDFS carries out later, with their times.
     late: BTreeMap<(u64, u64), LateChange>,
     next_id: u64,
@@ -148,12 +163,14 @@ impl World {
         fs.create_dir_all(&layout::wals_dir(&root)).expect("an empty file system");
         let state = State {
             dice: Dice::new(seed ^ 0x5eed),
+            doubts: Dice::new(seed ^ 0x3a1),
             faults: false,
             servers: BTreeMap::new(),
             real: BTreeMap::new(),
             znodes: BTreeSet::new(),
             deposed: BTreeSet::new(),
             draining: BTreeSet::new(),
+            cut: BTreeSet::new(),
             epoch: 0,
             epoch_loaded: 0,
             master: None,
@@ -165,11 +182,17 @@ impl World {
             events_count: 0,
             counts: BTreeMap::new(),
             away_until_ns: 0,
+            data_node_down: false,
+            data_node_frozen: None,
+            data_node_avoided: None,
             late: BTreeMap::new(),
             next_id: 0,
         };
         let (threads, clock, state) = (threads.clone(), threads.clock(0), Mutex::new(state));
         let rates = Rates::of(seed, options.is_real);
+        if options.is_real {
+            fs.set_waits_within(rates.waits_within);
+        }
         Arc::new(World { threads, clock, fs, root, options, rates, state })
     }
 
@@ -221,6 +244,16 @@ impl World {
             return Err(no_answer(path));
         }
         Ok(())
+    }
+
+    /// Asks a file while the frozen DataNode is frozen. It never is when a file syncs, which would wait with the turn in its hands.
+    pub(crate) fn while_frozen<T>(&self, ask: impl FnOnce() -> T) -> T {
+        let frozen = self.lock().data_node_frozen;
+        let set = |is_frozen| frozen.iter().for_each(|number| self.fs.freeze_data_node(*number, is_frozen));
+        set(true);
+        let answer = ask();
+        set(false);
+        answer
     }
 
     /// A change that HDFS has the order for, and carries out later.
