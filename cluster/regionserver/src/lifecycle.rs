@@ -57,7 +57,7 @@ pub(crate) struct Lifecycle {
     master_writes: Arc<Mutex<MasterWrites>>,
 }
 
-/// How many writes of masters have begun and are not done, by the epoch of the master.
+/// How many writes of masters to system tables have begun and are not done, by the epoch of the master.
 type MasterWrites = BTreeMap<u64, usize>;
 
 /// A write of a master that has begun. It is done when this is dropped.

@@ -93,6 +93,12 @@ pub(super) fn regions_of<'a>(method: &str, param: &'a [u8]) -> impl Iterator<Ite
     })
 }
 
+/// Whether a call changes rows of a table that masters read.
+pub(super) fn writes_system_table(method: &str, param: &[u8]) -> bool {
+    let is_of_system = |name: &[u8]| name.starts_with(b"hbase:") || name == META_ENCODED;
+    matches!(method, "Mutate" | "Multi" | "ExecService") && regions_of(method, param).any(is_of_system)
+}
+
 #[cfg(test)]
 mod tests {
     use halcyon_proto::pb;
@@ -123,6 +129,21 @@ mod tests {
         let region_action =
             pb::RegionAction { region: specifier(region), atomic: None, action, condition: None };
         pb::MultiRequest { region_action: vec![region_action], ..Default::default() }
+    }
+
+    #[test]
+    fn writes_of_masters_are_known_by_their_table() {
+        let writes = |method, message: &dyn Fn(&'static str) -> Vec<u8>| {
+            let regions = ["hbase:meta,,1", "1588230740", "hbase:rsgroup,,1.x.", "t,,1.x."];
+            regions.map(|region| writes_system_table(method, &message(region)))
+        };
+        let mutate =
+            |region| pb::MutateRequest { region: specifier(region), ..Default::default() }.encode_to_vec();
+        let expected = [true, true, true, false];
+        assert_eq!(writes("Mutate", &mutate), expected);
+        assert_eq!(writes("ExecService", &mutate), expected);
+        assert_eq!(writes("Get", &mutate), [false; 4]);
+        assert_eq!(writes("Multi", &|region| multi_of(region, 0, 1).encode_to_vec()), expected);
     }
 
     #[test]

@@ -255,27 +255,28 @@ impl RegionServer {
         }))
     }
 
-    /// Of a master of Halcyon: its writes count until they are answered, and it waits for those of masters before it.
+    /// Of a master of Halcyon: its writes to system tables count until they are answered, and it waits for those of masters before it.
     #[cold]
     fn begin_of_master(self: &Arc<Self>, call: Call) -> Outcome {
-        if let Err(error) = self.lifecycle.check_writes_before(&call.connection) {
-            return Outcome::Ready(Err(error));
-        }
-        let write = match &*call.method {
-            "Get" | "Scan" => Ok(None),
-            _ => self.lifecycle.begin_master_write(&call.connection),
+        let connection = &call.connection;
+        let write = self.lifecycle.check_writes_before(connection).and_then(|()| {
+            if class::writes_system_table(&call.method, &call.param) {
+                self.lifecycle.begin_master_write(connection)
+            } else {
+                Ok(None)
+            }
+        });
+        let write = match write {
+            Ok(write) => write,
+            Err(error) => return Outcome::Ready(Err(error)),
         };
-        match (write, self) {
-            (Err(error), _) => Outcome::Ready(Err(error)),
-            (Ok(None), server) => server.begin(call),
-            (Ok(Some(write)), server) => match server.begin(call) {
-                Outcome::Ready(result) => Outcome::Ready(result),
-                Outcome::Later(later) => Outcome::Later(Box::pin(async move {
-                    let result = later.await;
-                    drop(write);
-                    result
-                })),
-            },
+        match self.begin(call) {
+            Outcome::Later(later) if write.is_some() => Outcome::Later(Box::pin(async move {
+                let result = later.await;
+                drop(write);
+                result
+            })),
+            outcome => outcome,
         }
     }
 
