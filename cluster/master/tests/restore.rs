@@ -168,6 +168,9 @@ fn a_restore_that_repeats_can_be_aborted() {
     // A step before the one that changes hbase:meta: behind that one a restore is repeated, and not undone.
     c.server.set_fault("create_region_files", Some(ServerFault::Fails));
     let proc_id = c.submit("RestoreSnapshot", &restore("s", "t")).unwrap();
+    while !c.server.has_failed("create_region_files") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let request = pb::AbortProcedureRequest { proc_id, may_interrupt_if_running: Some(true) };
     let abort =
         || c.call::<pb::AbortProcedureResponse>("AbortProcedure", &request).unwrap().is_procedure_aborted;

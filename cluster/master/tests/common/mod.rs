@@ -45,6 +45,8 @@ pub struct FakeRegionServer {
     files: AtomicU64,
     /// What the server does instead of its work, by the name of the method.
     faults: Mutex<BTreeMap<&'static str, ServerFault>>,
+    /// Methods that have failed as `faults` says.
+    failed: Mutex<BTreeSet<&'static str>>,
     /// What it reports of the store files of regions, in MB, by encoded name.
     sizes: Mutex<BTreeMap<String, u32>>,
     /// How often it was told to read quotas.
@@ -108,6 +110,7 @@ impl FakeRegionServer {
             cells: Mutex::new(regions),
             files: AtomicU64::new(1),
             faults: Mutex::default(),
+            failed: Mutex::default(),
             sizes: Mutex::default(),
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
@@ -128,11 +131,17 @@ impl FakeRegionServer {
         }
     }
 
+    /// Whether [`ServerFault::Fails`] took effect.
+    pub fn has_failed(&self, method: &'static str) -> bool {
+        self.failed.lock().contains(method)
+    }
+
     fn fault(&self, method: &'static str) -> Result<()> {
         loop {
             match self.faults.lock().get(method) {
                 None | Some(ServerFault::AnswerLost) => return Ok(()),
                 Some(ServerFault::Fails) => {
+                    self.failed.lock().insert(method);
                     return Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{method} fails")));
                 }
                 Some(ServerFault::Refuses) => return Err(Error::invalid(format!("{method} refuses"))),
